@@ -21,6 +21,7 @@ def _no_sockets(request, monkeypatch):
         return
 
     def refuse(self, address):
+        self.close()
         pytest.fail(f"a unit test connects to {address!r}: mark it `sockets`, or move it to tests/integration")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
