@@ -25,6 +25,7 @@ $(READY):
 	@touch $@
 
 install: $(READY) ## Set up .venv from the locks
+	@:
 
 demo: $(READY) ## Run the research example on the project's own documents
 	@$(BIN)/outrider demo $(ARGS)
