@@ -1,0 +1,46 @@
+"""The one way to a Redis client, and what is said when Redis is out of reach."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import redis.asyncio
+from redis.exceptions import AuthenticationError, BusyLoadingError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from .errors import RedisUnreachable
+from .settings import mask_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .settings import Settings
+
+POOL_SIZE = 64  #: connections of one client; a caller beyond it waits for a free one
+
+
+def connect(settings: Settings, *, size: int = POOL_SIZE) -> redis.asyncio.Redis:
+    """A client for short commands, to be made on the loop that uses it. It connects at the first command."""
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        settings.redis_url, max_connections=size, timeout=None, socket_connect_timeout=5, health_check_interval=30
+    )
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+def connect_blocking(settings: Settings) -> redis.asyncio.Redis:
+    """A client for one blocking read or a subscription: a connection of its own, with no read timeout."""
+    return redis.asyncio.Redis.from_url(
+        settings.redis_url, single_connection_client=True, socket_timeout=None, socket_connect_timeout=5
+    )
+
+
+@contextmanager
+def reachable(settings: Settings) -> Iterator[None]:
+    """Turn the client's connection errors into one `RedisUnreachable`."""
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError, AuthenticationError, BusyLoadingError, OSError) as error:
+        url = mask_url(settings.redis_url)
+        raise RedisUnreachable(url, f"{error}".replace(settings.redis_url, url) or type(error).__name__) from None

@@ -1,0 +1,48 @@
+"""The running claim: who this code works for, known by a context variable inside a run."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .records import Run, Task
+
+
+@dataclass(slots=True)
+class Claim:
+    """A run held by one worker process. One object per claim, shared by all that write for it.
+
+    LangGraph clones savers shallowly, so what must be seen by every clone lives here and not on them.
+    """
+
+    task_id: str
+    run_id: str
+    epoch: int  #: raised at every claim and cancel; a write with another one is refused
+    token: str  #: random, compared for equality together with the epoch
+    stale: bool = False  #: a write was refused: this claim was replaced
+    on_stale: Callable[[], None] | None = field(default=None, repr=False)  #: called once, from any thread
+
+    def mark_stale(self) -> None:
+        """Note that a write was refused, and tell the holder once. A second call does nothing."""
+        if not self.stale:
+            self.stale = True
+            if self.on_stale is not None:
+                self.on_stale()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a run may ask about itself."""
+
+    claim: Claim
+    task: Task
+    run: Run
+    emit: Callable[[str, dict[str, Any]], None]  #: put an event into the task's stream, from any thread
+
+
+#: Set by the worker around each run; copied by asyncio and by LangGraph into nodes and tools.
+running: ContextVar[Running | None] = ContextVar("outrider_running", default=None)

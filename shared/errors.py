@@ -1,0 +1,92 @@
+"""The one error tree. Each error carries its facts and names the remedy in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .statuses import Status
+
+
+class OutriderError(Exception):
+    """The root of every error that outrider raises by itself."""
+
+
+class BadInput(OutriderError, ValueError):
+    """An argument, a file or a setting is not usable. Nothing was written."""
+
+
+class ConfigError(BadInput):
+    """`langgraph.json` or a setting is missing, malformed or contradictory."""
+
+
+class UnknownAgent(BadInput):
+    """An agent was named that the configuration does not have."""
+
+    def __init__(self, agent: str, known: list[str]) -> None:
+        self.agent, self.known = agent, known
+        names = ", ".join(known) if known else "none"
+        super().__init__(f'unknown agent {agent!r}: langgraph.json names {names} (add it under "graphs")')
+
+
+class BrokenAgent(OutriderError):
+    """An agent is named in the configuration but cannot be built."""
+
+    def __init__(self, agent: str, reason: str) -> None:
+        self.agent, self.reason = agent, reason
+        super().__init__(f"agent {agent!r} is broken: {reason}")
+
+
+class UnknownTask(OutriderError, LookupError):
+    """No task has this id."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(f"no task {task_id} (see `outrider list`)")
+
+
+class IdempotencyConflict(OutriderError):
+    """The same idempotency key came with another payload."""
+
+    def __init__(self, key: str, task_id: str) -> None:
+        self.key, self.task_id = key, task_id
+        super().__init__(
+            f"idempotency key {key!r} already belongs to task {task_id} with another payload: "
+            f"use another key, or see `outrider show {task_id}`"
+        )
+
+
+class ParentClosed(OutriderError):
+    """A child was submitted under a parent that is cancelled, cut or unknown."""
+
+    def __init__(self, parent_id: str, reason: str) -> None:
+        self.parent_id, self.reason = parent_id, reason
+        super().__init__(f"parent {parent_id} takes no children: {reason} (see `outrider show {parent_id}`)")
+
+
+class ClaimLost(OutriderError):
+    """A write came from a claim that a later claim or a cancel has replaced."""
+
+    def __init__(self, task_id: str, run_id: str) -> None:
+        self.task_id, self.run_id = task_id, run_id
+        super().__init__(f"the claim on task {task_id}, run {run_id}, was replaced: its writes are refused")
+
+
+class RedisUnreachable(OutriderError):
+    """Redis does not answer. The URL is shown with its password masked."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url, self.reason = url, reason
+        super().__init__(
+            f"cannot reach Redis at {url}: {reason} (start it, or set OUTRIDER_REDIS_URL to one that is up)"
+        )
+
+
+class WaitTimeout(OutriderError, TimeoutError):
+    """A wait ended before its task did. The task goes on."""
+
+    def __init__(self, task_id: str, status: Status, seconds: float) -> None:
+        self.task_id, self.status = task_id, status
+        super().__init__(
+            f"task {task_id} is still {status} after {seconds:g} s; it goes on (see `outrider follow {task_id}`)"
+        )

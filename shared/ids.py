@@ -1,0 +1,42 @@
+"""Ids: how they are made, and which ones are accepted."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+
+from .errors import BadInput
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def new_id() -> str:
+    """A fresh random id for a task or a run, 36 characters."""
+    return str(uuid.uuid4())
+
+
+def new_token() -> str:
+    """A fresh random claim token, 16 hex digits."""
+    return secrets.token_hex(8)
+
+
+def check_id(value: object, what: str = "task id") -> str:
+    """Return `value` where it is a well-formed id, else raise `BadInput` before anything is read."""
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return value
+    raise BadInput(
+        f"{what} {shorten(repr(value))} is not valid: "
+        "it must match [A-Za-z0-9][A-Za-z0-9_-]{0,127} (see `outrider list`)"
+    )
+
+
+def shorten(shown: str, limit: int = 60) -> str:
+    """What is shown of a value in an error's one line."""
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def is_name(value: object) -> bool:
+    """Whether `value` can name an agent, a queue or a namespace."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None

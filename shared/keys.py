@@ -1,0 +1,106 @@
+"""The key map: every key of a namespace, computed from ids. Scripts are handed keys, never build them.
+
+The braces make one namespace one hash slot, which is the unit of sharding on a Redis cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from .statuses import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Names of all keys under `{namespace}:`."""
+
+    namespace: str
+
+    def _key(self, *parts: str) -> str:
+        return ":".join((f"{{{self.namespace}}}", *parts))
+
+    # one task
+    def task(self, task_id: str) -> str:
+        """Hash: the task's record; also what fences every write (`run_id`, `epoch`, `token`)."""
+        return self._key("task", task_id)
+
+    def runs(self, task_id: str) -> str:
+        """List: the task's run ids, oldest first."""
+        return self._key("runs", task_id)
+
+    def result(self, task_id: str) -> str:
+        """String: the task's result as JSON, apart because it may be large."""
+        return self._key("result", task_id)
+
+    def events(self, task_id: str) -> str:
+        """Stream: what happened, bounded."""
+        return self._key("events", task_id)
+
+    def inbox(self, task_id: str) -> str:
+        """Stream: numbered notifications, ids `<seq>-0`."""
+        return self._key("inbox", task_id)
+
+    def children(self, task_id: str) -> str:
+        """Sorted set: child task ids by creation."""
+        return self._key("children", task_id)
+
+    # one run
+    def run(self, run_id: str) -> str:
+        """Hash: the run's record."""
+        return self._key("run", run_id)
+
+    def input(self, run_id: str) -> str:
+        """String: what the run was given, as JSON."""
+        return self._key("input", run_id)
+
+    # indexes
+    def tasks(self) -> str:
+        """Sorted set: all task ids by creation."""
+        return self._key("tasks")
+
+    def status(self, status: Status) -> str:
+        """Sorted set: task ids of one status by creation."""
+        return self._key("status", status.value)
+
+    def statuses(self) -> list[str]:
+        """The status indexes in the order in which scripts expect them."""
+        return [self.status(status) for status in Status]
+
+    def agent(self, agent: str) -> str:
+        """Sorted set: task ids of one agent by creation."""
+        return self._key("agent", agent)
+
+    def idempotency(self, key: str) -> str:
+        """String: `task_id run_id payload_hash` of the submit that used this key."""
+        return self._key("once", hashlib.sha256(key.encode()).hexdigest())
+
+    # the clockwork
+    def leases(self) -> str:
+        """Sorted set: `task_id/run_id` by the Unix ms at which the lease runs out."""
+        return self._key("leases")
+
+    def ring_at(self) -> str:
+        """Sorted set: `task_id/run_id` by the Unix ms at which the bell is rung again."""
+        return self._key("ring_at")
+
+    def slots(self, agent: str) -> str:
+        """Sorted set: run ids of one agent that are being executed, by claim time."""
+        return self._key("slots", agent)
+
+    def last_sweep(self) -> str:
+        """String: Unix ms of the last sweep by anyone."""
+        return self._key("last_sweep")
+
+    def control(self) -> str:
+        """Channel: run ids whose code must stop now."""
+        return self._key("control")
+
+    def catalogue(self) -> str:
+        """Hash: agent name to what a worker published of it, as JSON."""
+        return self._key("catalogue")
+
+    # checkpoints
+    def thread(self, thread_id: str, *parts: str) -> str:
+        """Keys of one thread's checkpoints; the saver names the parts."""
+        return self._key("ckpt", thread_id, *parts)

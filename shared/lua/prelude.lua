@@ -1,0 +1,51 @@
+-- What every transition of a task begins with. The store puts the table MOVES before this text and one script after it.
+-- KEYS  1 task  2 run  3 input  4 result  5 events  6 runs  7 leases  8 ring_at  9 slots  10-17 status indexes in the
+--       order of STATUSES; what a script needs besides stands from 18 on. Keys are handed in, never built or scanned.
+-- The clock is Redis' own, in Unix ms.
+local TASK, RUN, INPUT, RESULT, EVENTS, RUNS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local LEASES, RING_AT, SLOTS = KEYS[7], KEYS[8], KEYS[9]
+local EXTRA = 18
+local EVENTS_KEPT = 5000
+
+local clock = redis.call('TIME')
+local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- Large numbers as text: Lua would write 1.7e+12.
+local function int(n) return string.format('%d', n) end
+
+local function index_of(status)
+  for i = 1, #STATUSES do
+    if STATUSES[i] == status then return KEYS[9 + i] end
+  end
+end
+
+local function member(task_id, run_id) return task_id .. '/' .. run_id end
+
+local function emit(kind, run_id, data)
+  redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 'run', run_id, 'data', data)
+end
+
+-- Is this claim still the one that holds the task? Returns false where a later claim or a cancel replaced it.
+local function holds(run_id, epoch, token)
+  local now = redis.call('HMGET', TASK, 'run_id', 'epoch', 'token')
+  return now[1] == run_id and now[2] == epoch and now[3] == token
+end
+
+-- Move the task to a state, or fail loudly: a move that is not in the table is a bug, not an event.
+local function move(status, phase)
+  local task = redis.call('HMGET', TASK, 'task_id', 'status', 'phase', 'created_ms')
+  local from = task[2] .. '/' .. task[3]
+  local to = status .. '/' .. phase
+  if not MOVES[from .. '>' .. to] then return redis.error_reply('MOVE task ' .. task[1] .. ': ' .. from .. ' > ' .. to) end
+  if task[2] ~= status then
+    redis.call('ZREM', index_of(task[2]), task[1])
+    redis.call('ZADD', index_of(status), task[4], task[1])
+  end
+  redis.call('HSET', TASK, 'status', status, 'phase', phase, 'updated_ms', int(NOW))
+end
+
+-- Take a run off the clockwork: nobody holds it, nobody rings it.
+local function unhold(task_id, run_id)
+  redis.call('ZREM', LEASES, member(task_id, run_id))
+  redis.call('ZREM', RING_AT, member(task_id, run_id))
+end

@@ -1,0 +1,24 @@
+-- Return a running run to pending: given back by its worker, or taken from one whose lease ran out.
+-- ARGV  task_id  run_id  how ('given_back' | 'lost')  epoch  token  max_attempts (for 'lost')  ring_again_ms
+--       event data
+-- Returns {'released'}, {'refused'}, or {'exhausted'} where a lost run has no attempt left (nothing is changed then)
+local task_id, run_id, how = ARGV[1], ARGV[2], ARGV[3]
+if not holds(run_id, ARGV[4], ARGV[5]) then return {'refused'} end
+local run = redis.call('HMGET', RUN, 'status', 'lease_until_ms', 'attempt')
+if run[1] ~= 'running' then return {'refused'} end
+if how == 'lost' then
+  if tonumber(run[2]) > NOW then return {'refused'} end
+  if tonumber(run[3]) + 1 >= tonumber(ARGV[6]) then return {'exhausted'} end
+  redis.call('HINCRBY', RUN, 'attempt', 1)
+  redis.call('HINCRBY', TASK, 'attempt', 1)
+end
+local refused = move('pending', 'queued')
+if refused then return refused end
+redis.call('HINCRBY', TASK, 'epoch', 1)
+redis.call('HSET', TASK, 'token', '')
+redis.call('HSET', RUN, 'status', 'pending', 'lease_until_ms', '0', 'rings', '0')
+redis.call('ZREM', LEASES, member(task_id, run_id))
+redis.call('ZREM', SLOTS, run_id)
+redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))
+emit(how == 'lost' and 'run.lost' or 'run.given_back', run_id, ARGV[8])
+return {'released'}

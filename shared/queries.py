@@ -1,0 +1,160 @@
+"""Reading records: one task, a page of tasks, a task's events. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .errors import BadInput, UnknownTask
+from .ids import check_id
+from .keys import Keys
+from .records import Bell, Event, Page, Run, Task
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    import redis.asyncio
+
+    from .statuses import Status
+
+CHUNK = 200  #: index members that are read at once
+
+
+class Queries:
+    """Reads of the store."""
+
+    def __init__(self, redis: redis.asyncio.Redis, namespace: str) -> None:
+        self.redis: Any = redis  # redis-py types replies as bytes or str; ours are bytes
+        self.keys = Keys(namespace)
+
+    async def get(self, task_id: str) -> Task:
+        """The task with its runs and its result; `UnknownTask` where there is none."""
+        async with self.redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(self.keys.task(task_id))
+            pipe.lrange(self.keys.runs(task_id), 0, -1)
+            pipe.get(self.keys.result(task_id))
+            fields, run_ids, result = await pipe.execute()
+        if not fields:
+            raise UnknownTask(task_id)
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for run_id in run_ids:
+                pipe.hgetall(self.keys.run(run_id.decode()))
+            runs = tuple(Run.from_hash(run) for run in await pipe.execute() if run)
+        return Task.from_hash(fields, runs, result)
+
+    async def peek(self, task_id: str) -> Task:
+        """The task's record alone, in one round trip."""
+        fields = await self.redis.hgetall(self.keys.task(task_id))
+        if not fields:
+            raise UnknownTask(task_id)
+        return Task.from_hash(fields)
+
+    async def get_run(self, run_id: str) -> Run | None:
+        """One run's record, or `None` where there is none."""
+        fields = await self.redis.hgetall(self.keys.run(run_id))
+        return Run.from_hash(fields) if fields else None
+
+    async def list(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        parent_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Page:
+        """A page of tasks, newest first; of any of `statuses` (none: of all), of one agent, of one parent.
+
+        `before` is the `next` of the page before. One more than `limit` is looked for, so that `more` is exact.
+        """
+        if before is not None and not await self.redis.exists(self.keys.task(check_id(before, "cursor"))):
+            raise BadInput(f"cursor {before} names no task: take `next` of the page before")
+        wanted = frozenset(statuses)
+        if parent_id is not None:
+            indexes = [self.keys.children(parent_id)]
+        elif agent is not None:
+            indexes = [self.keys.agent(agent)]
+        else:
+            indexes = [self.keys.status(status) for status in wanted] or [self.keys.tasks()]
+        found: list[Task] = []
+        for index in indexes:
+            matching = self._walk(index, before, lambda t: _matches(t, wanted, agent, parent_id))
+            taken = 0
+            async for task in matching:
+                found.append(task)
+                taken += 1
+                if taken > limit:
+                    break
+        found.sort(key=lambda task: (task.created_at, task.task_id), reverse=True)
+        shown = tuple(found[:limit])
+        more = len(found) > limit
+        return Page(tasks=shown, more=more, next=shown[-1].task_id if more and shown else None)
+
+    async def _walk(self, index: str, before: str | None, wanted: Callable[[Task], bool]) -> AsyncIterator[Task]:
+        """Tasks of one index, newest first, older than `before`, read a chunk at a time."""
+        top: float | str = "+inf"
+        if before is not None:
+            # Every index of a task has the same score: when it was created.
+            top = int(await self.redis.hget(self.keys.task(before), "created_ms") or 0)
+        offset = 0
+        while True:
+            members = await self.redis.zrevrangebyscore(index, top, "-inf", offset, CHUNK, withscores=True)
+            offset += len(members)
+            ids = [m.decode() for m, score in members if before is None or score < top or m.decode() < before]
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for task_id in ids:
+                    pipe.hgetall(self.keys.task(task_id))
+                rows = await pipe.execute()
+            for fields in rows:
+                if fields and wanted(task := Task.from_hash(fields)):
+                    yield task
+            if len(members) < CHUNK:
+                return
+
+    async def last_event_id(self, task_id: str) -> str:
+        """Where the task's event stream ends now: `0-0` where it has none."""
+        entries = await self.redis.xrevrange(self.keys.events(task_id), count=1)
+        return entries[0][0].decode() if entries else "0-0"
+
+    async def events(
+        self, task_id: str, after: str, *, reader: Any, block_ms: int | None = None, count: int = 500
+    ) -> tuple[Event, ...]:
+        """Events after an id. With `block_ms` it waits that long for one (0: for ever), on `reader`'s connection."""
+        reply = await reader.xread({self.keys.events(task_id): after}, count=count, block=block_ms)
+        return tuple(_event(entry_id, fields) for _, entries in reply or () for entry_id, fields in entries)
+
+    def bell(self, task: Task, run: Run) -> Bell:
+        """The bell of a run."""
+        return Bell(
+            task_id=task.task_id,
+            run_id=run.run_id,
+            kind=run.kind,
+            queue=run.queue,
+            label=bell_label(task.agent, task.title, task.task_id),
+        )
+
+
+def bell_label(agent: str, title: str, task_id: str) -> str:
+    """What people see of a bell in Flower: never a description."""
+    return f"{agent} · {task_id}" if title == agent else f"{agent} · {title} · {task_id}"
+
+
+def _matches(task: Task, statuses: frozenset[Status], agent: str | None, parent_id: str | None) -> bool:
+    return (
+        (not statuses or task.status in statuses)
+        and (agent is None or task.agent == agent)
+        and (parent_id is None or task.parent_id == parent_id)
+    )
+
+
+def _event(entry_id: bytes, fields: dict[bytes, bytes]) -> Event:
+    text = entry_id.decode()
+    return Event.model_validate(
+        {
+            "id": text,
+            "type": fields[b"type"].decode(),
+            "at": int(text.split("-", 1)[0]),
+            "run_id": (fields.get(b"run") or b"").decode() or None,
+            "data": json.loads(fields.get(b"data") or b"{}"),
+        }
+    )

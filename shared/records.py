@@ -1,0 +1,321 @@
+"""The records: what the store keeps of a task and of its runs. Frozen; the store returns new ones.
+
+Each record is built from a Redis hash by `from_hash` and shown to people by `to_json` (the public form: times are
+RFC 3339 in UTC with milliseconds, what does not apply is `null`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+
+from .errors import BadInput
+from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
+
+Hash: TypeAlias = Mapping[bytes, bytes]
+
+
+def _from_ms(value: object) -> object:
+    return datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int) else value
+
+
+def rfc3339(moment: datetime) -> str:
+    """A moment in UTC with milliseconds, as in `2026-03-01T12:00:00.000Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+#: A moment on the Redis clock; built from Unix ms.
+Moment = Annotated[datetime, BeforeValidator(_from_ms), PlainSerializer(rfc3339, when_used="json")]
+
+
+class Record(BaseModel):
+    """The base of every record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form: JSON values only."""
+        return self.model_dump(mode="json")
+
+
+def _positive(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError("must be a number above zero")
+    return value
+
+
+PositiveInt = Annotated[int, BeforeValidator(_positive), Field(strict=True)]
+PositiveSeconds = Annotated[float, BeforeValidator(_positive)]
+
+
+class Limits(Record):
+    """Bounds on what a task may use, counted from one submit to its end. `None` is no bound."""
+
+    timeout_seconds: PositiveSeconds | None = None  #: working time; waiting in a queue does not count
+    max_turns: PositiveInt | None = None  #: model calls
+    max_tokens: PositiveInt | None = None  #: input and output tokens together
+
+    @classmethod
+    def check(cls, values: Limits | Mapping[str, Any] | None, where: str = "limits") -> Limits:
+        """Build limits from what a caller or a file gave; a bad one raises `BadInput` that names it."""
+        if isinstance(values, Limits):
+            return values
+        try:
+            return cls.model_validate(dict(values or {}))
+        except (ValidationError, TypeError, ValueError) as error:
+            raise BadInput(f"{where}: {_first_fault(error)} (known limits: {', '.join(cls.model_fields)})") from None
+
+    def over(self, defaults: Limits) -> Limits:
+        """These limits, with `defaults` where this one has none."""
+        mine = {name: value for name, value in self if value is not None}
+        return defaults.model_copy(update=mine)
+
+
+def _first_fault(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"{error}"
+    fault = error.errors()[0]
+    name = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        return f"unknown key {name!r}"
+    text = fault["msg"].removeprefix("Value error, ")
+    return f"{name} = {fault['input']!r}: {text}"
+
+
+class Rubric(Record):
+    """What a result must satisfy to count as done."""
+
+    text: str
+    max_iterations: PositiveInt = 3
+
+
+class Fault(Record):
+    """Why a task or a run did not end well."""
+
+    type: str
+    message: str
+
+
+class Interrupt(Record):
+    """A question that a run asks a person."""
+
+    id: str
+    value: Any
+
+
+class Usage(Record):
+    """What the models of a task consumed."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    turns: int = 0  #: model calls
+    by_model: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+    def plus(self, other: Usage) -> Usage:
+        """The sum of both, model by model."""
+        by_model = {name: dict(counts) for name, counts in self.by_model.items()}
+        for name, counts in other.by_model.items():
+            mine = by_model.setdefault(name, {})
+            for key, count in counts.items():
+                mine[key] = mine.get(key, 0) + count
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            turns=self.turns + other.turns,
+            by_model=by_model,
+        )
+
+
+def _text(fields: Hash, name: str) -> str | None:
+    value = fields.get(name.encode())
+    return value.decode() if value else None
+
+
+def _number(fields: Hash, name: str) -> int:
+    return int(fields.get(name.encode()) or 0)
+
+
+def _moment(fields: Hash, name: str) -> int | None:
+    return _number(fields, name) or None
+
+
+def _loaded(fields: Hash, name: str, default: Any = None) -> Any:
+    value = fields.get(name.encode())
+    return json.loads(value) if value else default
+
+
+def _fault(fields: Hash) -> Fault | None:
+    kind = _text(fields, "error_type")
+    return Fault(type=kind, message=_text(fields, "error_message") or "") if kind else None
+
+
+class Run(Record):
+    """One execution of an agent on a task."""
+
+    run_id: str  #: also the id of the Celery task
+    task_id: str
+    kind: RunKind = RunKind.AGENT
+    status: RunStatus = RunStatus.PENDING
+    ended_as: EndedAs | None = None
+    attempt: int = 0  #: claims that ended in a lost worker or a retried error; a pause leaves it alone
+    queue: str
+    worker: str | None = None
+    created_at: Moment
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
+    error: Fault | None = None
+    epoch: int = Field(default=0, exclude=True)  #: of its last claim
+    token: str | None = Field(default=None, exclude=True)  #: of its last claim
+    lease_until_ms: int = Field(default=0, exclude=True)  #: Unix ms on the Redis clock; 0 = nobody holds it
+    inbox_from: int = Field(default=0, exclude=True)  #: first notification it was given at its first claim
+    inbox_to: int = Field(default=0, exclude=True)  #: last one; below `inbox_from` where it was given none
+
+    @classmethod
+    def from_hash(cls, fields: Hash) -> Self:
+        """Build from the run's Redis hash."""
+        return cls(
+            run_id=_text(fields, "run_id") or "",
+            task_id=_text(fields, "task_id") or "",
+            kind=RunKind(_text(fields, "kind") or ""),
+            status=RunStatus(_text(fields, "status") or ""),
+            ended_as=EndedAs(ended) if (ended := _text(fields, "ended_as")) else None,
+            attempt=_number(fields, "attempt"),
+            queue=_text(fields, "queue") or "",
+            worker=_text(fields, "worker"),
+            created_at=_number(fields, "created_ms"),
+            started_at=_moment(fields, "started_ms"),
+            ended_at=_moment(fields, "ended_ms"),
+            error=_fault(fields),
+            epoch=_number(fields, "epoch"),
+            token=_text(fields, "token"),
+            lease_until_ms=_number(fields, "lease_until_ms"),
+            inbox_from=_number(fields, "inbox_from"),
+            inbox_to=_number(fields, "inbox_to"),
+        )
+
+
+class Task(Record):
+    """A durable conversation of one agent. Its id is also the LangGraph thread id."""
+
+    task_id: str
+    agent: str
+    title: str
+    status: Status
+    phase: Phase | None = None
+    home: str = "worker"
+    parent_id: str | None = None
+    mode: str = "isolated"
+    attempt: int = 0  #: of its current run
+    created_at: Moment
+    updated_at: Moment
+    stopped_at: Moment | None = None  #: when the code of its last run really ended
+    result: Any = None
+    error: Fault | None = None
+    interrupts: tuple[Interrupt, ...] = ()
+    grade: dict[str, Any] | None = None
+    limits: Limits = Limits()
+    usage: Usage = Usage()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    runs: tuple[Run, ...] | None = None  #: oldest first; `None` where they were not read (lists)
+
+    run_id: str | None = Field(default=None, exclude=True)  #: the active run
+    ancestors: tuple[str, ...] = Field(default=(), exclude=True)  #: root first, parent last
+    queue: str | None = Field(default=None, exclude=True)  #: where the caller wants its runs
+    context: dict[str, Any] | None = Field(default=None, exclude=True)
+    configurable: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    notify_parent: bool = Field(default=True, exclude=True)
+    seq: int = Field(default=0, exclude=True)  #: last notification that arrived
+    given: int = Field(default=0, exclude=True)  #: last notification that a run was given
+    cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
+    working_ms: int = Field(default=0, exclude=True)  #: working time of its ended runs
+
+    def model_post_init(self, _context: object, /) -> None:
+        """Hold a status and its phase together."""
+        if self.phase not in PHASES.get(self.status, {None}):
+            raise ValueError(f"task {self.task_id}: status {self.status} cannot have phase {self.phase}")
+
+    @property
+    def settled(self) -> bool:
+        """Whether the task has ended and no run of it is queued or at work."""
+        return self.status.terminal and self.run_id is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form. Where the runs were not read (in a list), `result` and `runs` are left out."""
+        shown = self.model_dump(mode="json")
+        if self.runs is None:
+            del shown["runs"], shown["result"]
+        return shown
+
+    @classmethod
+    def from_hash(cls, fields: Hash, runs: tuple[Run, ...] | None = None, result: bytes | None = None) -> Self:
+        """Build from the task's Redis hash and, where they were read, its runs and its result."""
+        return cls(
+            task_id=_text(fields, "task_id") or "",
+            agent=_text(fields, "agent") or "",
+            title=_text(fields, "title") or "",
+            status=Status(_text(fields, "status") or ""),
+            phase=Phase(phase) if (phase := _text(fields, "phase")) else None,
+            home=_text(fields, "home") or "worker",
+            parent_id=_text(fields, "parent_id"),
+            mode=_text(fields, "mode") or "isolated",
+            attempt=_number(fields, "attempt"),
+            created_at=_number(fields, "created_ms"),
+            updated_at=_number(fields, "updated_ms"),
+            stopped_at=_moment(fields, "stopped_ms"),
+            result=json.loads(result) if result else None,
+            error=_fault(fields),
+            interrupts=_loaded(fields, "interrupts", ()),
+            grade=_loaded(fields, "grade"),
+            limits=_loaded(fields, "limits", {}),
+            usage=_loaded(fields, "usage", {}),
+            metadata=_loaded(fields, "metadata", {}),
+            runs=runs,
+            run_id=_text(fields, "run_id"),
+            ancestors=tuple((_text(fields, "ancestors") or "").split()),
+            queue=_text(fields, "queue"),
+            context=_loaded(fields, "context"),
+            configurable=_loaded(fields, "configurable", {}),
+            notify_parent=_text(fields, "notify_parent") != "0",
+            seq=_number(fields, "seq"),
+            given=_number(fields, "given"),
+            cursor=_number(fields, "cursor"),
+            working_ms=_number(fields, "working_ms"),
+        )
+
+
+class Event(Record):
+    """Something that happened in a task: a line of its event stream."""
+
+    id: str  #: of the stream entry; orders the events of a task
+    type: str
+    at: Moment
+    run_id: str | None = None
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class Page(Record):
+    """A page of tasks, newest first."""
+
+    tasks: tuple[Task, ...]
+    more: bool  #: whether there are older ones
+    next: str | None = None  #: cursor for the next page: the last task of this one
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form."""
+        return {"tasks": [task.to_json() for task in self.tasks], "more": self.more, "next": self.next}
+
+
+class Bell(Record):
+    """What a Celery message carries, and where it goes. The label is for people who look at Flower."""
+
+    task_id: str
+    run_id: str
+    kind: RunKind = RunKind.AGENT
+    queue: str
+    label: str  #: agent, title and task id

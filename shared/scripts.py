@@ -1,0 +1,51 @@
+"""The Lua transitions: their text, and the one place where they are called."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from .statuses import Status, edges
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+#: Scripts that move a task begin with the prelude; these two look at many at once and stand alone.
+ALONE = frozenset({"heartbeat", "sweep"})
+
+
+def _lua(name: str) -> str:
+    return (files(__package__) / "lua" / f"{name}.lua").read_text()
+
+
+def _state(status: Status, phase: str | None) -> str:
+    return f"{status}/{phase or ''}"
+
+
+def _tables() -> str:
+    moves = sorted(f'["{_state(*source)}>{_state(*target)}"]=true' for source, target in edges())
+    names = ",".join(f'"{status}"' for status in Status)
+    return f"local STATUSES = {{{names}}}\nlocal MOVES = {{{','.join(moves)}}}\n"
+
+
+@cache
+def source(name: str) -> str:
+    """The whole text of a script, as Redis gets it."""
+    return _lua(name) if name in ALONE else _tables() + _lua("prelude") + _lua(name)
+
+
+class Scripts:
+    """The scripts bound to one client. `await scripts("claim", keys, args)` runs one, loading it where needed."""
+
+    def __init__(self, redis: redis.asyncio.Redis) -> None:
+        self._redis = redis
+        self._loaded: dict[str, Any] = {}
+
+    async def __call__(self, name: str, keys: list[str], args: list[str | bytes | int | float]) -> list[Any]:
+        """Run a script and return its reply."""
+        script = self._loaded.get(name)
+        if script is None:
+            script = self._loaded[name] = self._redis.register_script(source(name))
+        reply: list[Any] = await script(keys=keys, args=args)
+        return reply

@@ -1,0 +1,102 @@
+"""Settings: read from the environment, checked once and together."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from .errors import ConfigError
+from .ids import is_name
+
+
+class Settings(BaseSettings):
+    """All settings; each is the variable `OUTRIDER_<NAME>`. Use `Settings.load()`, which gives one-line errors."""
+
+    model_config = SettingsConfigDict(env_prefix="OUTRIDER_", frozen=True, extra="ignore", populate_by_name=True)
+
+    redis_url: str = Field(
+        default="redis://localhost:6379/0", validation_alias=AliasChoices("OUTRIDER_REDIS_URL", "REDIS_URL")
+    )
+    broker_url: str = Field(default="", validation_alias=AliasChoices("OUTRIDER_BROKER_URL", "CELERY_BROKER_URL"))
+    namespace: str = "outrider"  #: prefix of every key and of the broker's queues
+    config: str = "langgraph.json"
+    lease_seconds: float = Field(default=30, gt=0)
+    heartbeat_seconds: float = Field(default=5, gt=0)
+    sweep_seconds: float = Field(default=5, gt=0)
+    ring_again_seconds: float = Field(default=60, gt=0)  #: a bell not answered by then is rung again; doubles
+    max_attempts: int = Field(default=3, ge=1)
+    max_input_bytes: int = Field(default=8 * 2**20, ge=1)
+    max_result_bytes: int = Field(default=16 * 2**20, ge=1024)
+    log_format: Literal["console", "json"] | None = None  #: `None`: console on a terminal, else json
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def load(cls, **overrides: object) -> Self:
+        """Read the environment; `ConfigError` names the variable, its value and what is wanted."""
+        try:
+            return cls(**overrides)  # type: ignore[arg-type]
+        except ValidationError as error:
+            fault = error.errors()[0]
+            text = fault["msg"].removeprefix("Value error, ")
+            if not fault["loc"]:
+                raise ConfigError(text) from None
+            name = str(fault["loc"][0])
+            variable = name if name.isupper() else f"OUTRIDER_{name.upper()}"
+            shown = mask_url(str(fault["input"])) if name.upper().endswith("URL") else repr(fault["input"])
+            raise ConfigError(f"{variable} = {shown}: {text}") from None
+
+    @field_validator("namespace")
+    @classmethod
+    def _namespace(cls, value: str) -> str:
+        if not is_name(value):
+            raise ValueError("must match [A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_url(cls, value: str) -> str:
+        if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+            raise ValueError("must be a redis://, rediss:// or unix:// URL")
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.lease_seconds < 3 * self.heartbeat_seconds:
+            raise ValueError(
+                f"OUTRIDER_LEASE_SECONDS = {self.lease_seconds:g} must be at least three times "
+                f"OUTRIDER_HEARTBEAT_SECONDS = {self.heartbeat_seconds:g}: else one late heartbeat loses a run"
+            )
+        return self
+
+    @property
+    def broker(self) -> str:
+        """URL of the broker: its own, or Redis."""
+        return self.broker_url or self.redis_url
+
+    @property
+    def lease_ms(self) -> int:
+        """Length of a lease in milliseconds."""
+        return round(self.lease_seconds * 1000)
+
+    @property
+    def ring_again_ms(self) -> int:
+        """When a bell that nobody answered is rung again, in milliseconds."""
+        return round(self.ring_again_seconds * 1000)
+
+
+def redis_is_named() -> bool:
+    """Whether the environment names a Redis, so that a command must not start one of its own."""
+    return bool(os.environ.get("OUTRIDER_REDIS_URL") or os.environ.get("REDIS_URL"))
+
+
+def mask_url(url: str) -> str:
+    """The URL with its password replaced by `***`."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -1,0 +1,105 @@
+"""What goes into the store's transitions, and what comes out of them. All frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from .records import Limits, Record, Run, Task, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .context import Claim
+    from .statuses import EndedAs, RunStatus, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What never changes of a task: enough to compute its keys."""
+
+    task_id: str
+    agent: str
+    parent_id: str | None = None
+    ancestors: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, task: Task) -> Facts:
+        """The facts of a task that was read."""
+        return cls(task.task_id, task.agent, task.parent_id, task.ancestors)
+
+
+class Submission(Record):
+    """A task as it is submitted, checked by the caller."""
+
+    task_id: str
+    run_id: str
+    agent: str
+    title: str
+    queue: str  #: of this run
+    input: dict[str, Any]  #: `{"text": …, "state": {…}}`, what the run gives to its agent
+    limits: Limits = Limits()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    context: dict[str, Any] | None = None
+    configurable: dict[str, Any] = Field(default_factory=dict)
+    own_queue: str | None = None  #: where the caller wants all runs of this task
+    idempotency_key: str | None = None
+
+    def payload_hash(self) -> str:
+        """Hash of what was asked for, without the ids that were made for it."""
+        asked = self.model_dump(mode="json", exclude={"task_id", "run_id", "idempotency_key"})
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+class Submitted(Record):
+    """The answer to a submit."""
+
+    task_id: str
+    run_id: str
+    created: bool  #: `False`: the idempotency key was used before, and this is what it made
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A run that this process holds now, with what it needs."""
+
+    claim: Claim
+    task: Task
+    run: Run
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends, and its task with it."""
+
+    run_status: RunStatus
+    ended_as: EndedAs
+    task_status: Status
+    result: str | None = None  #: JSON text
+    error_type: str = ""
+    error_message: str = ""
+    usage: Usage | None = None  #: of the whole task
+    working_ms: int = 0  #: of this run
+    events: Sequence[tuple[str, dict[str, Any]]] = field(default=())  #: that were not written yet
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The answer to a cancel."""
+
+    task_id: str
+    outcome: str  #: `cancelled` or `already_finished`
+    status: Status  #: of the task now
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a sweep found: `(task_id, run_id)` pairs."""
+
+    lost: tuple[tuple[str, str], ...]
+    overdue: tuple[tuple[str, str], ...]
