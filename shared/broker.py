@@ -9,6 +9,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from .errors import OutriderError
+from .queues import QUEUES, SUBAGENTS
 from .settings import mask_url
 from .statuses import RunKind
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from .records import Bell
     from .settings import Settings
 
-SUBAGENTS, PARENTS, GRADERS = "subagents", "parents", "graders"
-QUEUES = (SUBAGENTS, PARENTS, GRADERS)
+__all__ = ["QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring"]
 
 #: The Celery task of each kind of run.
 TASK_NAMES = {RunKind.AGENT: "outrider.run", RunKind.GRADE: "outrider.grade"}

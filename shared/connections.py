@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import redis.asyncio
-from redis.exceptions import AuthenticationError, BusyLoadingError
+from redis.exceptions import AuthenticationError, BusyLoadingError, InvalidResponse
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -41,6 +41,13 @@ def reachable(settings: Settings) -> Iterator[None]:
     """Turn the client's connection errors into one `RedisUnreachable`."""
     try:
         yield
-    except (RedisConnectionError, RedisTimeoutError, AuthenticationError, BusyLoadingError, OSError) as error:
+    except (
+        RedisConnectionError,
+        RedisTimeoutError,
+        AuthenticationError,
+        BusyLoadingError,
+        InvalidResponse,
+        OSError,
+    ) as error:
         url = mask_url(settings.redis_url)
         raise RedisUnreachable(url, f"{error}".replace(settings.redis_url, url) or type(error).__name__) from None
