@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, Self
+import re
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
@@ -11,6 +12,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import ConfigError
 from .ids import is_name
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Settings(BaseSettings):
@@ -24,10 +27,10 @@ class Settings(BaseSettings):
     broker_url: str = Field(default="", validation_alias=AliasChoices("OUTRIDER_BROKER_URL", "CELERY_BROKER_URL"))
     namespace: str = "outrider"  #: prefix of every key and of the broker's queues
     config: str = "langgraph.json"
-    lease_seconds: float = Field(default=30, gt=0)
-    heartbeat_seconds: float = Field(default=5, gt=0)
-    sweep_seconds: float = Field(default=5, gt=0)
-    ring_again_seconds: float = Field(default=60, gt=0)  #: a bell not answered by then is rung again; doubles
+    lease_seconds: Seconds = 30
+    heartbeat_seconds: Seconds = 5
+    sweep_seconds: Seconds = 5
+    ring_again_seconds: Seconds = 60  #: a bell that nobody answered is rung again, twice as late each time
     max_attempts: int = Field(default=3, ge=1)
     max_input_bytes: int = Field(default=8 * 2**20, ge=1)
     max_result_bytes: int = Field(default=16 * 2**20, ge=1024)
@@ -94,9 +97,10 @@ def redis_is_named() -> bool:
 
 
 def mask_url(url: str) -> str:
-    """The URL with its password replaced by `***`."""
+    """The URL with its password, in front of the host or in the query, replaced by `***`."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    query = re.sub(r"(?<![^&])(password=)[^&]*", r"\1***", parts.query)
+    netloc = parts.netloc
+    if parts.password is not None:
+        netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"
+    return urlunsplit(parts._replace(netloc=netloc, query=query))

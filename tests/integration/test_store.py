@@ -52,11 +52,11 @@ async def snapshot(store):
     for key in await store.redis.keys(f"{{{store.keys.namespace}}}:*"):
         kind = (await store.redis.type(key)).decode()
         found[key] = {
-            "hash": lambda k: store.redis.hgetall(k),
-            "string": lambda k: store.redis.get(k),
+            "hash": store.redis.hgetall,
+            "string": store.redis.get,
             "list": lambda k: store.redis.lrange(k, 0, -1),
             "zset": lambda k: store.redis.zrange(k, 0, -1, withscores=True),
-            "stream": lambda k: store.redis.xrange(k),
+            "stream": store.redis.xrange,
         }[kind](key)
     return {key: await value for key, value in found.items()}
 

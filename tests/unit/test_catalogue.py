@@ -1,0 +1,101 @@
+"""`langgraph.json`: what we read of it, and what a mistake in it says."""
+
+import json
+import os
+
+import pytest
+
+from outrider.shared import catalogue
+from outrider.shared.catalogue import AgentEntry, Config, Published
+from outrider.shared.errors import ConfigError
+from outrider.shared.keys import Keys
+from outrider.shared.records import Limits
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        file = tmp_path / "langgraph.json"
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+        return file
+
+    return write
+
+
+def test_a_file_of_langgraph_users_works_as_it_stands(write):
+    config = Config.load(
+        write(
+            {
+                "dependencies": ["."],
+                "graphs": {"a": "./a.py:graph", "b": {"path": "pkg.b:make"}},
+                "env": {"K": "v"},
+                "http": {},
+            }
+        )
+    )
+    assert config.agents == {"a": AgentEntry("a", "./a.py:graph"), "b": AgentEntry("b", "pkg.b:make")}
+    assert (config.env, config.queues()) == ({"K": "v"}, [])
+
+
+def test_our_section_sets_defaults(write):
+    agent = {"queue": "slow", "input": "question", "limits": {"timeout_seconds": 60}, "description": "Reads."}
+    config = Config.load(write({"graphs": {"a": "a:a"}, "outrider": {"agents": {"a": agent}}}))
+    assert config.agents["a"] == AgentEntry("a", "a:a", "slow", "question", Limits(timeout_seconds=60), "Reads.")
+    assert config.queues() == ["slow"]
+
+
+def test_env_comes_from_a_file_and_the_process_wins(write, tmp_path, monkeypatch):
+    (tmp_path / ".env").write_text("OUTRIDER_TEST_A=file\nOUTRIDER_TEST_B=file\n")
+    monkeypatch.setenv("OUTRIDER_TEST_A", "process")
+    monkeypatch.setenv("OUTRIDER_TEST_B", "x")
+    monkeypatch.delenv("OUTRIDER_TEST_B")
+    Config.load(write({"graphs": {"a": "a:a"}, "env": ".env"})).apply_env()
+    assert (os.environ["OUTRIDER_TEST_A"], os.environ["OUTRIDER_TEST_B"]) == ("process", "file")
+
+
+def of_agent(**section):
+    return {"graphs": {"a": "a:a"}, "outrider": {"agents": {"a": section}}}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must be an object"),
+        ({}, "names no agent"),
+        ({"graphs": {"a": 3}}, '"graphs.a" = 3'),
+        ({"graphs": {"a": "file.py"}}, "\"graphs.a\" = 'file.py'"),
+        ({"graphs": {"a": ":x"}}, "\"graphs.a\" = ':x'"),
+        ({"graphs": {"a/b": "a:a"}}, "the name must match"),
+        ({"graphs": {"a": "a:a"}, "env": "nope.env"}, "no such file"),
+        ({"graphs": {"a": "a:a"}, "env": 3}, '"env" = 3'),
+        ({"graphs": {"a": "a:a"}, "outrider": {"agent": {}}}, "unknown key 'agent' (known: agents)"),
+        ({"graphs": {"a": "a:a"}, "outrider": {"agents": {"b": {}}}}, "unknown agent 'b' (known: a)"),
+        (of_agent(quue="x"), "unknown key 'quue'"),
+        (of_agent(queue=""), "\"queue\" = ''"),
+        (of_agent(queue="a b"), "\"queue\" = 'a b'"),
+        (of_agent(limits={"max_turns": True}), "max_turns = True"),
+        (of_agent(limits={"max_turn": 1}), "unknown key 'max_turn'"),
+        (of_agent(limits=[]), '"limits" = []'),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(write, content, said):
+    with pytest.raises(ConfigError) as error:
+        Config.load(write(content))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_missing_names_the_variable(tmp_path):
+    with pytest.raises(ConfigError, match=r"no langgraph.json in .*OUTRIDER_CONFIG"):
+        Config.load(tmp_path / "langgraph.json")
+
+
+async def test_what_a_worker_publishes_is_read_back_and_replaced(fake_redis, namespace):
+    keys = Keys(namespace)
+    assert await catalogue.read(fake_redis, keys) == {}
+    old = Published(name="a", broken="ImportError")
+    new = Published(name="a", description="Reads.", input_keys=("messages", "files"))
+    await catalogue.publish(fake_redis, keys, [old])
+    await catalogue.publish(fake_redis, keys, [new])
+    assert await catalogue.read(fake_redis, keys) == {"a": new}

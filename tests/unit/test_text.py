@@ -1,0 +1,113 @@
+"""Text hygiene: whatever an agent returns is rendered, and never more than it may."""
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import json
+import pathlib
+import uuid
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+
+from outrider.shared.records import Limits
+from outrider.shared.text import clean, clip, one_line, plain, render_json
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.dates(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()) | st.integers(), inner) | st.tuples(inner),
+    max_leaves=20,
+)
+any_text = st.text(st.characters(codec=None, categories=None, exclude_categories=()))
+
+
+@given(any_text)
+def test_clean_text_can_be_stored_anywhere_and_is_stable(text):
+    cleaned = clean(text)
+    assert "\x00" not in cleaned
+    assert cleaned.encode().decode() == cleaned
+    assert clean(cleaned) == cleaned
+
+
+def test_clean_keeps_what_is_whole_and_replaces_what_is_not():
+    assert clean("\ud83d\ude00 \ud835 \x00 é") == "😀 \ufffd \ufffd é"
+
+
+@given(any_text, st.integers(min_value=50, max_value=500))
+def test_clip_never_exceeds_its_limit_and_tells_the_full_length(text, limit):
+    clipped = clip(text, limit)
+    assert len(clipped) <= limit
+    assert clipped == text or f"{len(text):,} characters in all" in clipped
+
+
+def test_one_line_folds_and_cuts():
+    assert one_line("a\n b\t\x00c", 20) == "a b \ufffdc"
+    assert one_line("abcdef", 4) == "abc…"
+
+
+@given(anything)
+def test_any_value_becomes_json_that_reads_back(value):
+    assert json.loads(render_json(value)) == plain(value)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    tags: set[str]
+
+
+class Rude:
+    def model_dump(self):
+        raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"\xff", {"base64": "/w=="}),
+        ({"b", "a"}, ["a", "b"]),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (10**400, "<int of 1329 bits>"),
+        (np.int64(3), 3),
+        (np.float32("nan"), "nan"),
+        (np.arange(3), [0, 1, 2]),
+        (Colour.RED, "red"),
+        (Point(1, {"t"}), {"x": 1, "tags": ["t"]}),
+        (Limits(max_turns=2), {"timeout_seconds": None, "max_turns": 2, "max_tokens": None}),
+        (dt.date(2026, 3, 1), "2026-03-01"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (decimal.Decimal("1.50"), "1.50"),
+        (pathlib.PurePosixPath("a/b"), "a/b"),
+        ({1: "x", "\ud835": "y"}, {"1": "x", "\ufffd": "y"}),
+        (ValueError("secret"), "<ValueError>"),
+        (Rude(), "<Rude>"),
+        (object(), "<object>"),
+        (int, "<class int>"),
+    ],
+)
+def test_what_json_cannot_hold_is_shown_in_a_safe_form(value, shown):
+    assert plain(value) == shown
+    assert json.loads(render_json(value)) == shown
+
+
+def test_messages_are_shown_with_their_content():
+    assert plain(AIMessage("hi"))["content"] == "hi"
+
+
+def test_a_value_that_contains_itself_ends():
+    loop = []
+    loop.append(loop)
+    assert plain(loop) == ["<cycle>"]
+    deep = []
+    for _ in range(10_000):
+        deep = [deep]
+    assert "<list>" in render_json(deep)
