@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from .statuses import Status
+from .transitions import Facts
 
 CHUNK = 200  #: index members that are read at once
 
@@ -48,6 +49,16 @@ class Queries:
         if not fields:
             raise UnknownTask(task_id)
         return Task.from_hash(fields)
+
+    async def facts(self, task_id: str) -> Facts | None:
+        """What never changes of a task, or `None` where there is none; less than `peek` reads."""
+        agent, parent_id, ancestors = await self.redis.hmget(
+            self.keys.task(task_id), ["agent", "parent_id", "ancestors"]
+        )
+        if agent is None:
+            return None
+        path = tuple((ancestors or b"").decode().split())
+        return Facts(task_id, agent.decode(), parent_id.decode() if parent_id else None, path)
 
     async def get_run(self, run_id: str) -> Run | None:
         """One run's record, or `None` where there is none."""

@@ -13,7 +13,7 @@ from .context import Claim
 from .errors import IdempotencyConflict, UnknownTask
 from .ids import new_token
 from .queries import Queries
-from .records import Run, Task
+from .records import Run, Task, Usage
 from .scripts import Scripts
 from .statuses import RunKind, Status
 from .transitions import Cancelled, Claimed, Due, Ending, Facts, Submission, Submitted
@@ -131,7 +131,7 @@ class Store(Queries):
         return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
 
     async def settle(self, facts: Facts, claim: Claim, ending: Ending, *, only_expired: bool = False) -> bool:
-        """End the run and its task. `False`: the claim was replaced, and nothing was changed."""
+        """End the run and, unless it asks a person, its task. `False`: the claim was replaced, and nothing was changed."""
         reply = await self._scripts(
             "settle",
             self._task_keys(facts, claim.run_id),
@@ -144,20 +144,22 @@ class Store(Queries):
                 ending.run_status.value,
                 ending.ended_as.value,
                 ending.task_status.value,
+                ending.task_phase.value if ending.task_phase else "",
                 ending.result or "",
                 ending.error_type,
                 ending.error_message,
                 ending.usage.model_dump_json() if ending.usage else "",
-                ending.working_ms,
+                json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else "",
                 *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
+                "task.settled" if ending.task_phase is None else "task.waiting",
                 json.dumps({"status": ending.task_status.value, "error_type": ending.error_type or None}),
             ],
         )
         return bool(reply[0] == b"settled")
 
-    async def give_back(self, facts: Facts, claim: Claim) -> bool:
-        """Return a claimed run to `pending`, same attempt. `False`: the claim was replaced."""
-        return await self._release(facts, claim, "given_back", 0) == b"released"
+    async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None) -> bool:
+        """Return a claimed run to `pending`, same attempt, with the task's usage so far. `False`: it was replaced."""
+        return await self._release(facts, claim, "given_back", 0, usage) == b"released"
 
     async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
         """Return a run whose lease ran out to `pending`, attempt + 1.
@@ -168,7 +170,9 @@ class Store(Queries):
         claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
         return (await self._release(facts, claim, "lost", max_attempts)).decode()
 
-    async def _release(self, facts: Facts, claim: Claim, how: str, max_attempts: int) -> bytes:
+    async def _release(
+        self, facts: Facts, claim: Claim, how: str, max_attempts: int, usage: Usage | None = None
+    ) -> bytes:
         reply = await self._scripts(
             "release",
             self._task_keys(facts, claim.run_id),
@@ -180,6 +184,7 @@ class Store(Queries):
                 claim.token,
                 max_attempts,
                 self._ring_again_ms,
+                usage.model_dump_json() if usage else "",
                 json.dumps({}),
             ],
         )

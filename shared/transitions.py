@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from .records import Limits, Record, Run, Task, Usage
+from .records import Interrupt, Limits, Record, Run, Task, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .context import Claim
-    from .statuses import EndedAs, RunStatus, Status
+    from .statuses import EndedAs, Phase, RunStatus, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,17 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ends, and its task with it."""
+    """How a run ends, and what becomes of its task: it ends too, or waits for a person."""
 
     run_status: RunStatus
     ended_as: EndedAs
     task_status: Status
+    task_phase: Phase | None = None
+    interrupts: tuple[Interrupt, ...] = ()  #: what the task asks while it waits
     result: str | None = None  #: JSON text
     error_type: str = ""
     error_message: str = ""
     usage: Usage | None = None  #: of the whole task
-    working_ms: int = 0  #: of this run
     events: Sequence[tuple[str, dict[str, Any]]] = field(default=())  #: that were not written yet
 
 

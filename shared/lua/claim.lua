@@ -16,7 +16,8 @@ local refused = move('running', 'working')
 if refused then return refused end
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
 redis.call('HSET', TASK, 'token', token)
-redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4], 'lease_until_ms', int(lease_until))
+redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4], 'lease_until_ms', int(lease_until),
+  'claimed_ms', int(NOW))
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
 if not run[3] then
   local inbox = redis.call('HMGET', TASK, 'cursor', 'seq')
