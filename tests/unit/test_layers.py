@@ -1,7 +1,12 @@
 """Who may import what. Read from the sources, so that an import inside a function counts too."""
 
 import ast
+import re
+import sys
+import tomllib
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -27,10 +32,11 @@ HOMES = {
         "orchestrator/embedded.py",
     },
     "langgraph": {
-        "worker/",
-        "shared/checkpoints.py",
+        "worker/*",
+        "shared/checkpoint*.py",
         "shared/filestore.py",
         "shared/messages.py",
+        "shared/thread_state.py",
         "orchestrator/middleware.py",
     },
 }
@@ -128,14 +134,22 @@ def test_a_library_is_imported_only_at_home(imports, library):
         if found.is_of(library)
         and not found.typing_only
         and found.room != "examples"
-        and found.file not in homes
-        and f"{found.room}/" not in homes
+        and not any(fnmatch(found.file, home) for home in homes)
     ]
 
 
 def test_a_bare_room_is_never_imported(imports):
     """`import shared` works only in the checkout, and would hide a user's own module."""
     assert not [str(found) for found in imports if found.is_of(*ROOMS)]
+
+
+def test_every_library_that_is_imported_is_asked_for(imports):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {re.split(r"[^A-Za-z0-9_.-]", text)[0] for text in project["dependencies"]}
+    given_by = packages_distributions()
+    known = sys.stdlib_module_names | {"outrider"}
+    foreign = [found for found in imports if found.module.split(".")[0] not in known and not found.typing_only]
+    assert not [str(found) for found in foreign if asked.isdisjoint(given_by.get(found.module.split(".")[0], ()))]
 
 
 @pytest.mark.parametrize(
