@@ -1,23 +1,31 @@
 -- Move a pending run to running and hand its facts to the worker. The first claim fixes the run's range of
 -- notifications. The same token again gets the same answer, so a repeated call is safe.
+-- KEYS  18 the task's inbox  19 … ancestors, root first
 -- ARGV  task_id  run_id  token  worker  lease_ms  event data
--- Returns {'claimed', epoch, input, fields of the task, fields of the run} or {'dropped', status of the run}
+-- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox},
+--         {'dropped', status of the run}, or {'cut'} where an ancestor was cancelled with its children
 local task_id, run_id, token = ARGV[1], ARGV[2], ARGV[3]
 local lease_until = NOW + tonumber(ARGV[5])
-local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to')
-local active = redis.call('HGET', TASK, 'run_id')
-if active ~= run_id or not run[1] then return {'dropped', run[1] or ''} end
-if run[1] == 'running' and run[2] == token then
+
+local function facts()
+  local range = redis.call('HMGET', RUN, 'inbox_from', 'inbox_to')
+  local inbox = {}
+  if tonumber(range[2]) >= tonumber(range[1]) then
+    inbox = redis.call('XRANGE', KEYS[18], range[1] .. '-0', range[2] .. '-0')
+  end
   return {'claimed', redis.call('HGET', TASK, 'epoch'), redis.call('GET', INPUT) or '', redis.call('HGETALL', TASK),
-    redis.call('HGETALL', RUN)}
+    redis.call('HGETALL', RUN), inbox}
 end
+
+local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to')
+if redis.call('HGET', TASK, 'run_id') ~= run_id or not run[1] then return {'dropped', run[1] or ''} end
+if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end
-local refused = move('running', 'working')
-if refused then return refused end
+if is_cut(TASK, 19) then return {'cut'} end
+move(TASK, 'running', 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
 redis.call('HSET', TASK, 'token', token)
-redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4], 'lease_until_ms', int(lease_until),
-  'claimed_ms', int(NOW))
+redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4], 'lease_until_ms', int(lease_until))
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
 if not run[3] then
   local inbox = redis.call('HMGET', TASK, 'cursor', 'seq')
@@ -27,5 +35,5 @@ end
 redis.call('ZREM', RING_AT, member(task_id, run_id))
 redis.call('ZADD', LEASES, lease_until, member(task_id, run_id))
 redis.call('ZADD', SLOTS, lease_until, run_id)
-emit('run.claimed', run_id, ARGV[6])
-return {'claimed', epoch, redis.call('GET', INPUT) or '', redis.call('HGETALL', TASK), redis.call('HGETALL', RUN)}
+emit(EVENTS, 'run.claimed', run_id, ARGV[6])
+return facts()

@@ -4,7 +4,6 @@
 -- The clock is Redis' own, in Unix ms.
 local TASK, RUN, INPUT, RESULT, EVENTS, RUNS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LEASES, RING_AT, SLOTS = KEYS[7], KEYS[8], KEYS[9]
-local EXTRA = 18
 local EVENTS_KEPT = 5000
 
 local clock = redis.call('TIME')
@@ -21,27 +20,26 @@ end
 
 local function member(task_id, run_id) return task_id .. '/' .. run_id end
 
-local function emit(kind, run_id, data)
-  redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 'run', run_id, 'data', data)
+local function emit(events, kind, run_id, data)
+  redis.call('XADD', events, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 'run', run_id, 'data', data)
 end
 
 -- Is this claim still the one that holds the task? Returns false where a later claim or a cancel replaced it.
-local function holds(run_id, epoch, token)
-  local now = redis.call('HMGET', TASK, 'run_id', 'epoch', 'token')
+local function holds(task, run_id, epoch, token)
+  local now = redis.call('HMGET', task, 'run_id', 'epoch', 'token')
   return now[1] == run_id and now[2] == epoch and now[3] == token
 end
 
--- Move the task to a state, or fail loudly: a move that is not in the table is a bug, not an event.
-local function move(status, phase)
-  local task = redis.call('HMGET', TASK, 'task_id', 'status', 'phase', 'created_ms')
-  local from = task[2] .. '/' .. task[3]
-  local to = status .. '/' .. phase
-  if not MOVES[from .. '>' .. to] then return redis.error_reply('MOVE task ' .. task[1] .. ': ' .. from .. ' > ' .. to) end
-  if task[2] ~= status then
-    redis.call('ZREM', index_of(task[2]), task[1])
-    redis.call('ZADD', index_of(status), task[4], task[1])
+-- Move a task to a state, or fail loudly: a move that is not in the table is a bug, not an event.
+local function move(task, status, phase)
+  local now = redis.call('HMGET', task, 'task_id', 'status', 'phase', 'created_ms')
+  local from, to = now[2] .. '/' .. now[3], status .. '/' .. phase
+  if not MOVES[from .. '>' .. to] then error('MOVE task ' .. now[1] .. ': ' .. from .. ' > ' .. to) end
+  if now[2] ~= status then
+    redis.call('ZREM', index_of(now[2]), now[1])
+    redis.call('ZADD', index_of(status), now[4], now[1])
   end
-  redis.call('HSET', TASK, 'status', status, 'phase', phase, 'updated_ms', int(NOW))
+  redis.call('HSET', task, 'status', status, 'phase', phase, 'updated_ms', int(NOW))
 end
 
 -- Take a run off the clockwork: nobody holds it, nobody rings it.
@@ -50,8 +48,14 @@ local function unhold(task_id, run_id)
   redis.call('ZREM', RING_AT, member(task_id, run_id))
 end
 
--- Add the time since the run was claimed to the task's working time; of a lost run, until its lease ran out.
-local function count_work(lease_until)
-  local worked = math.min(NOW, tonumber(lease_until)) - tonumber(redis.call('HGET', RUN, 'claimed_ms'))
-  redis.call('HINCRBY', TASK, 'working_ms', int(math.max(worked, 0)))
+-- Was an ancestor cancelled together with its children since the task took its place? The keys of the task's ancestors,
+-- root first, begin at KEYS[first]. An ancestor that is gone cuts nothing.
+local function is_cut(task, first)
+  local i = first
+  for id in string.gmatch(redis.call('HGET', task, 'ancestors') or '', '%S+') do
+    local cut = redis.call('HGET', KEYS[i], 'cut') or '0'
+    if cut ~= (redis.call('HGET', task, 'cut:' .. id) or '0') and redis.call('EXISTS', KEYS[i]) == 1 then return true end
+    i = i + 1
+  end
+  return false
 end
