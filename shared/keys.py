@@ -45,6 +45,10 @@ class Keys:
         """Sorted set: child task ids by creation."""
         return self._key("children", task_id)
 
+    def open_children(self, task_id: str) -> str:
+        """Set: children that have not ended and whose end will be told to this task."""
+        return self._key("open", task_id)
+
     # one run
     def run(self, run_id: str) -> str:
         """Hash: the run's record."""

@@ -52,13 +52,12 @@ class Queries:
 
     async def facts(self, task_id: str) -> Facts | None:
         """What never changes of a task, or `None` where there is none; less than `peek` reads."""
-        agent, parent_id, ancestors = await self.redis.hmget(
-            self.keys.task(task_id), ["agent", "parent_id", "ancestors"]
-        )
-        if agent is None:
+        names = ["agent", "title", "parent_id", "ancestors"]
+        fields = await self.redis.hmget(self.keys.task(task_id), names)
+        if fields[0] is None:
             return None
-        path = tuple((ancestors or b"").decode().split())
-        return Facts(task_id, agent.decode(), parent_id.decode() if parent_id else None, path)
+        agent, title, parent_id, ancestors = ((field or b"").decode() for field in fields)
+        return Facts(task_id, agent, title, parent_id or None, tuple(ancestors.split()))
 
     async def get_run(self, run_id: str) -> Run | None:
         """One run's record, or `None` where there is none."""
@@ -100,6 +99,11 @@ class Queries:
         shown = tuple(found[:limit])
         more = len(found) > limit
         return Page(tasks=shown, more=more, next=shown[-1].task_id if more and shown else None)
+
+    async def children_of(self, task_id: str) -> AsyncIterator[Task]:
+        """All children of a task, newest first, whatever became of them."""
+        async for child in self._walk(self.keys.children(task_id), None, lambda _: True):
+            yield child
 
     async def _walk(self, index: str, before: str | None, wanted: Callable[[Task], bool]) -> AsyncIterator[Task]:
         """Tasks of one index, newest first, older than `before`, read a chunk at a time."""

@@ -289,6 +289,30 @@ class Task(Record):
         )
 
 
+class Notification(Record):
+    """What a parent is told of the end of a child's run."""
+
+    id: str  #: `task:run:status`
+    seq: int  #: its number in the parent's inbox
+    task_id: str
+    run_id: str
+    agent: str
+    status: Status
+    title: str
+    result: str = ""  #: the beginning of it
+    result_length: int = 0  #: characters of the whole
+    error_type: str | None = None
+    open_children: int = 0  #: of the parent, when this arrived
+
+    @classmethod
+    def from_entry(cls, entry: tuple[bytes, list[bytes]]) -> Self:
+        """Build from an entry of the inbox's stream, as a script returns it."""
+        entry_id, flat = entry
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        note = json.loads(fields[b"note"])
+        return cls(seq=int(entry_id.split(b"-")[0]), open_children=int(fields[b"open"]), **note)
+
+
 class Event(Record):
     """Something that happened in a task: a line of its event stream."""
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Scripts that move a task begin with the prelude; these two look at many at once and stand alone.
 ALONE = frozenset({"heartbeat", "sweep"})
+#: These concern a task's parent and children too.
+FAMILY = frozenset({"submit", "settle", "cancel"})
 
 
 def _lua(name: str) -> str:
@@ -32,7 +34,11 @@ def _tables() -> str:
 @cache
 def source(name: str) -> str:
     """The whole text of a script, as Redis gets it."""
-    return _lua(name) if name in ALONE else _tables() + _lua("prelude") + _lua(name)
+    return (
+        _lua(name)
+        if name in ALONE
+        else _tables() + _lua("prelude") + (_lua("family") if name in FAMILY else "") + _lua(name)
+    )
 
 
 class Scripts:

@@ -9,57 +9,35 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .clockwork import Clockwork
 from .context import Claim
-from .errors import IdempotencyConflict, UnknownTask
+from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed
+from .family import Family, bells_of, flat, note_of
 from .ids import new_token
-from .queries import Queries
-from .records import Run, Task, Usage
-from .scripts import Scripts
+from .records import Notification, Run, Task
 from .statuses import RunKind, Status
-from .transitions import Cancelled, Claimed, Due, Ending, Facts, Submission, Submitted
+from .transitions import Cancelled, Claimed, Ending, Facts, Settled, Submission, Submitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import redis.asyncio
 
-SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
-
-
-class Store(Queries):
+class Store(Clockwork):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
-    def __init__(self, redis: redis.asyncio.Redis, namespace: str, *, ring_again_ms: int = 60_000) -> None:
-        super().__init__(redis, namespace)
-        self._scripts = Scripts(redis)
-        self._ring_again_ms = ring_again_ms
-
-    def _task_keys(self, facts: Facts, run_id: str | None) -> list[str]:
-        """KEYS 1 to 17 of the prelude. Where no run is meant, its places hold the task's own key."""
-        keys = self.keys
-        task = keys.task(facts.task_id)
-        return [
-            task,
-            keys.run(run_id) if run_id else task,
-            keys.input(run_id) if run_id else task,
-            keys.result(facts.task_id),
-            keys.events(facts.task_id),
-            keys.runs(facts.task_id),
-            keys.leases(),
-            keys.ring_at(),
-            keys.slots(facts.agent),
-            *keys.statuses(),
-        ]
-
-    # --- the way of a task -------------------------------------------------------------------------------------
-
-    async def submit(self, submission: Submission) -> Submitted:
+    async def submit(self, submission: Submission, claim: Claim | None = None) -> Submitted:
         """Write a task and its first run, `pending`. The caller rings.
+
+        `claim` is that of the parent's run which submits; a stale one is refused with `ClaimLost`. A parent that is
+        cancelled, cut or unknown takes no children: `ParentClosed`.
 
         With an idempotency key that was used for the same payload, the answer names the task it made then; with
         another payload it raises `IdempotencyConflict`.
         """
-        facts = Facts(submission.task_id, submission.agent)
+        facts = Facts(
+            submission.task_id, submission.agent, submission.title, submission.parent_id, submission.ancestors
+        )
+        family = Family(self.keys, facts)
         task_fields = {
             "task_id": submission.task_id,
             "agent": submission.agent,
@@ -71,6 +49,10 @@ class Store(Queries):
             "context": json.dumps(submission.context) if submission.context is not None else "",
             "configurable": json.dumps(submission.configurable) if submission.configurable else "",
             "queue": submission.own_queue or "",
+            "wake_queue": submission.wake_queue,
+            "parent_id": submission.parent_id or "",
+            "ancestors": " ".join(submission.ancestors),
+            "notify_parent": "1" if submission.notify_parent else "0",
         }
         run_fields = {
             "run_id": submission.run_id,
@@ -83,9 +65,12 @@ class Store(Queries):
             "submit",
             [
                 *self._task_keys(facts, submission.run_id),
+                *family.keys,
                 self.keys.tasks(),
                 self.keys.agent(submission.agent),
                 self.keys.idempotency(key) if key else self.keys.task(submission.task_id),
+                self.keys.children(submission.parent_id or submission.task_id),
+                *self._ancestor_keys(facts),
             ],
             [
                 submission.task_id,
@@ -94,13 +79,17 @@ class Store(Queries):
                 self._ring_again_ms,
                 json.dumps(submission.input),
                 json.dumps({"agent": submission.agent, "title": submission.title}),
+                int(submission.notify_parent),
+                *((claim.run_id, claim.epoch, claim.token) if claim else ("", "", "")),
                 len(task_fields) * 2,
-                *_flat(task_fields),
-                *_flat(run_fields),
+                *flat(task_fields),
+                *flat(run_fields),
             ],
         )
         if reply[0] == b"conflict":
             raise IdempotencyConflict(key or "", reply[1].decode())
+        if reply[0] == b"refused":
+            raise _refusal(reply[1].decode(), submission, claim)
         return Submitted(task_id=reply[1].decode(), run_id=reply[2].decode(), created=reply[0] == b"created")
 
     async def claim(self, facts: Facts, run_id: str, *, worker: str, lease_ms: int) -> Claimed | None:
@@ -108,9 +97,11 @@ class Store(Queries):
         token = new_token()
         reply = await self._scripts(
             "claim",
-            self._task_keys(facts, run_id),
+            [*self._task_keys(facts, run_id), self.keys.inbox(facts.task_id), *self._ancestor_keys(facts)],
             [facts.task_id, run_id, token, worker, lease_ms, json.dumps({"worker": worker})],
         )
+        if reply[0] == b"cut":
+            await self.cancel(facts.task_id, tell_parent=False)
         if reply[0] != b"claimed":
             return None
         run = Run.from_hash(_pairs(reply[4]))
@@ -119,22 +110,21 @@ class Store(Queries):
             task=Task.from_hash(_pairs(reply[3])),
             run=run,
             input=json.loads(reply[2] or b"{}"),
+            notifications=tuple(Notification.from_entry(entry) for entry in reply[5]),
         )
 
-    async def heartbeat(self, held: Sequence[tuple[Claim, str]], *, lease_ms: int) -> list[bool]:
-        """Renew the leases of `(claim, agent)` pairs in one script; tell for each whether it still holds."""
-        keys = [self.keys.leases()]
-        args: list[Any] = [lease_ms]
-        for claim, agent in held:
-            keys += [self.keys.task(claim.task_id), self.keys.run(claim.run_id), self.keys.slots(agent)]
-            args += [claim.task_id, claim.run_id, claim.epoch, claim.token]
-        return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
+    async def settle(self, facts: Facts, claim: Claim, ending: Ending, *, only_expired: bool = False) -> Settled | None:
+        """End the run and, unless it asks a person or rests, its task; tell the parent in the same step.
 
-    async def settle(self, facts: Facts, claim: Claim, ending: Ending, *, only_expired: bool = False) -> bool:
-        """End the run and, unless it asks a person, its task. `False`: the claim was replaced, and nothing was changed."""
+        The caller rings the bells of the answer. `None`: the claim was replaced, and nothing was changed.
+        """
+        family = Family(self.keys, facts)
+        note = ""
+        if ending.task_status.terminal and facts.parent_id:
+            note = note_of(facts, claim.run_id, ending.task_status, ending.result, ending.error_type)
         reply = await self._scripts(
             "settle",
-            self._task_keys(facts, claim.run_id),
+            [*self._task_keys(facts, claim.run_id), *family.keys, *self._ancestor_keys(facts)],
             [
                 claim.task_id,
                 claim.run_id,
@@ -150,68 +140,70 @@ class Store(Queries):
                 ending.error_message,
                 ending.usage.model_dump_json() if ending.usage else "",
                 json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else "",
+                note,
+                family.next_run,
+                family.wake_run,
+                self._ring_again_ms,
                 *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
                 "task.settled" if ending.task_phase is None else "task.waiting",
                 json.dumps({"status": ending.task_status.value, "error_type": ending.error_type or None}),
             ],
         )
-        return bool(reply[0] == b"settled")
+        if reply[0] == b"cut":
+            await self.cancel(facts.task_id, tell_parent=False)
+        return Settled(bells_of(*reply[1:])) if reply[0] == b"settled" else None
 
-    async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None) -> bool:
-        """Return a claimed run to `pending`, same attempt, with the task's usage so far. `False`: it was replaced."""
-        return await self._release(facts, claim, "given_back", 0, usage) == b"released"
+    async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> Cancelled:
+        """End a task now, whatever it does, and its descendants unless they are kept.
 
-    async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
-        """Return a run whose lease ran out to `pending`, attempt + 1.
-
-        Answers `released`, `refused` (it was renewed or ended meanwhile), or `exhausted` where no attempt is left:
-        then nothing was changed, and the caller settles it.
+        A task that had ended keeps its status, and the answer says which. The parent hears of it, unless it is the one
+        who cancels (`tell_parent=False`). The caller rings the bells of the answer.
         """
-        claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
-        return (await self._release(facts, claim, "lost", max_attempts)).decode()
+        answer = await self._cancel_one(await self.peek(task_id), keep_children, tell_parent)
+        if answer.outcome == "cancelled" and not keep_children:
+            # The cut has risen: no descendant is added from here on, so one walk finds them all.
+            below = [task_id]
+            while below:
+                async for child in self.children_of(below.pop()):
+                    below.append(child.task_id)
+                    await self._cancel_one(child, keep_children=False, tell_parent=False)
+        return answer
 
-    async def _release(
-        self, facts: Facts, claim: Claim, how: str, max_attempts: int, usage: Usage | None = None
-    ) -> bytes:
-        reply = await self._scripts(
-            "release",
-            self._task_keys(facts, claim.run_id),
-            [
-                claim.task_id,
-                claim.run_id,
-                how,
-                claim.epoch,
-                claim.token,
-                max_attempts,
-                self._ring_again_ms,
-                usage.model_dump_json() if usage else "",
-                json.dumps({}),
-            ],
-        )
-        outcome: bytes = reply[0]
-        return outcome
-
-    async def cancel(self, task_id: str) -> Cancelled:
-        """End a task now, whatever it does. A task that had ended keeps its status, and the answer says which."""
-        while True:
-            task = await self.peek(task_id)
-            if task.status.terminal and task.run_id is None:
-                return Cancelled(task_id, "already_finished", task.status)
+    async def _cancel_one(self, task: Task, keep_children: bool, tell_parent: bool) -> Cancelled:  # noqa: FBT001 private
+        facts = Facts.of(task)
+        while not (task.status.terminal and task.run_id is None):
+            family = Family(self.keys, facts)
             reply = await self._scripts(
                 "cancel",
-                [*self._task_keys(Facts.of(task), task.run_id), self.keys.control()],
-                [task_id, task.run_id or "", json.dumps({"status": Status.CANCELLED.value})],
+                [*self._task_keys(facts, task.run_id), *family.keys, self.keys.control()],
+                [
+                    task.task_id,
+                    task.run_id or "",
+                    json.dumps({"status": Status.CANCELLED.value}),
+                    int(keep_children),
+                    note_of(facts, task.run_id or "", Status.CANCELLED, None, "") if tell_parent else "",
+                    family.wake_run,
+                    self._ring_again_ms,
+                ],
             )
-            if reply[0] == b"unknown":
-                raise UnknownTask(task_id)
-            if reply[0] == b"already_finished":
-                return Cancelled(task_id, "already_finished", Status(reply[1].decode()))
             if reply[0] == b"cancelled":
-                return Cancelled(task_id, "cancelled", Status.CANCELLED)
+                return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells_of(reply[2]))
+            task = await self.peek(task.task_id)  # it ended, or another run is active by now
+        return Cancelled(task.task_id, "already_finished", task.status)
 
-    async def stopped(self, facts: Facts, run_id: str) -> None:
-        """Note that the code of a cancelled run has really ended. A second call does nothing."""
-        await self._scripts("stopped", self._task_keys(facts, run_id), [run_id])
+    async def take(self, claim: Claim, agent: str, after: int) -> tuple[Notification, ...] | None:
+        """What a running parent's state, whose cursor is `after`, was not told yet; it counts as given from here on.
+
+        `None`: the claim was replaced.
+        """
+        reply = await self._scripts(
+            "take",
+            [*self._task_keys(Facts(claim.task_id, agent), claim.run_id), self.keys.inbox(claim.task_id)],
+            [claim.run_id, claim.epoch, claim.token, after],
+        )
+        if reply[0] != b"taken":
+            return None
+        return tuple(Notification.from_entry(entry) for entry in reply[1])
 
     async def emit(self, claim: Claim, agent: str, events: Sequence[tuple[str, dict[str, Any]]]) -> bool:
         """Put events of a running agent into its task's stream. `False`: the claim was replaced."""
@@ -222,35 +214,18 @@ class Store(Queries):
         )
         return bool(reply[0] == b"emitted")
 
-    # --- the clockwork -----------------------------------------------------------------------------------------
 
-    async def sweep(self, *, lease_ms: int) -> Due:
-        """Which leases ran out and which bells are overdue, a page of each. Any number of processes may ask."""
-        keys = [self.keys.last_sweep(), self.keys.leases(), self.keys.ring_at()]
-        lost, overdue = await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE])
-        return Due(_members(lost), _members(overdue))
-
-    async def ring_again(self, facts: Facts, run_id: str) -> bool:
-        """Whether the caller is to ring this overdue bell now; the next ring is put off, twice as far each time."""
-        reply = await self._scripts(
-            "ring_again", self._task_keys(facts, run_id), [facts.task_id, run_id, self._ring_again_ms]
-        )
-        return bool(reply[0] == b"ring")
-
-    async def forget_member(self, task_id: str, run_id: str) -> None:
-        """Take a run whose task is gone off the clockwork."""
-        await self.redis.zrem(self.keys.leases(), f"{task_id}/{run_id}")
-        await self.redis.zrem(self.keys.ring_at(), f"{task_id}/{run_id}")
-
-
-def _flat(fields: dict[str, str]) -> list[str]:
-    return [part for pair in fields.items() for part in pair]
+def _refusal(why: str, submission: Submission, claim: Claim | None) -> OutriderError:
+    if why == "stale" and claim:
+        claim.mark_stale()
+        return ClaimLost(claim.task_id, claim.run_id)
+    reasons = {
+        "unknown": "there is no such task",
+        "cancelled": "it is cancelled",
+        "cut": "a task above it is cancelled",
+    }
+    return ParentClosed(submission.parent_id or "", reasons[why])
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _members(members: list[bytes]) -> tuple[tuple[str, str], ...]:
-    pairs = (member.decode().split("/", 1) for member in members)
-    return tuple((task_id, run_id) for task_id, run_id in pairs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from .records import Interrupt, Limits, Record, Run, Task, Usage
+from .records import Bell, Interrupt, Limits, Notification, Record, Run, Task, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +24,14 @@ class Facts:
 
     task_id: str
     agent: str
+    title: str = ""
     parent_id: str | None = None
-    ancestors: tuple[str, ...] = ()
+    ancestors: tuple[str, ...] = ()  #: root first, parent last
 
     @classmethod
     def of(cls, task: Task) -> Facts:
         """The facts of a task that was read."""
-        return cls(task.task_id, task.agent, task.parent_id, task.ancestors)
+        return cls(task.task_id, task.agent, task.title, task.parent_id, task.ancestors)
 
 
 class Submission(Record):
@@ -47,11 +48,15 @@ class Submission(Record):
     context: dict[str, Any] | None = None
     configurable: dict[str, Any] = Field(default_factory=dict)
     own_queue: str | None = None  #: where the caller wants all runs of this task
+    wake_queue: str = "parents"  #: where the runs go that wake this task
+    parent_id: str | None = None
+    ancestors: tuple[str, ...] = ()  #: root first, parent last
+    notify_parent: bool = True
     idempotency_key: str | None = None
 
     def payload_hash(self) -> str:
         """Hash of what was asked for, without the ids that were made for it."""
-        asked = self.model_dump(mode="json", exclude={"task_id", "run_id", "idempotency_key"})
+        asked = self.model_dump(mode="json", exclude={"task_id", "run_id", "idempotency_key", "wake_queue"})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -71,6 +76,7 @@ class Claimed:
     task: Task
     run: Run
     input: dict[str, Any]
+    notifications: tuple[Notification, ...] = ()  #: that this run was given, the same for every attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,20 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """A run has ended: the bells of the runs that this started."""
+
+    bells: tuple[Bell, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The answer to a cancel."""
 
     task_id: str
     outcome: str  #: `cancelled` or `already_finished`
     status: Status  #: of the task now
+    bells: tuple[Bell, ...] = ()  #: of the runs that this started: a parent hears of its child
 
 
 @dataclass(frozen=True, slots=True)

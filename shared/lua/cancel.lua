@@ -1,30 +1,26 @@
--- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused.
--- KEYS  18 control channel
--- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data
--- Returns {'cancelled', status before}, {'already_finished', status}, {'moved'} where another run is active by now,
---         or {'unknown'}
+-- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused. Unless they
+-- are kept, its cut rises too, and from then on no descendant is submitted, claimed or settled.
+-- KEYS  after the family: 29 control channel
+-- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
+--       note for the parent ('' = none)  id for a wake run of the parent  ring_again_ms
+-- Returns {'cancelled', status before, what the bell of the parent's wake needs}, {'already_finished', status},
+--         {'moved'} where another run is active by now, or {'unknown'}
 local task_id, run_id = ARGV[1], ARGV[2]
-local task = redis.call('HMGET', TASK, 'status', 'run_id')
+local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase')
 if not task[1] then return {'unknown'} end
 if task[2] ~= run_id then return {'moved'} end
-if not MOVES[task[1] .. '/' .. redis.call('HGET', TASK, 'phase') .. '>cancelled/'] then return {'already_finished', task[1]} end
-local refused = move('cancelled', '')
-if refused then return refused end
+if not MOVES[task[1] .. '/' .. task[3] .. '>cancelled/'] then return {'already_finished', task[1]} end
+move(TASK, 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
-redis.call('HINCRBY', TASK, 'cut', 1)
+if ARGV[4] ~= '1' then redis.call('HINCRBY', TASK, 'cut', 1) end
 redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '')
+local running = false
 if run_id ~= '' then
-  local running = redis.call('HGET', RUN, 'status') == 'running'
+  running = redis.call('HGET', RUN, 'status') == 'running'
   redis.call('HSET', RUN, 'status', 'cancelled', 'ended_as', 'cancelled', 'ended_ms', int(NOW), 'lease_until_ms', '0')
   redis.call('DEL', INPUT)
   unhold(task_id, run_id)
-  if running then
-    redis.call('PUBLISH', KEYS[18], run_id)
-  else
-    redis.call('HSET', TASK, 'stopped_ms', int(NOW))
-  end
-else
-  redis.call('HSET', TASK, 'stopped_ms', int(NOW))
 end
-emit('task.cancelled', run_id, ARGV[3])
-return {'cancelled', task[1]}
+if running then redis.call('PUBLISH', KEYS[29], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
+emit(EVENTS, 'task.cancelled', run_id, ARGV[3])
+return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6], ARGV[7])}

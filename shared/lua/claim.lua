@@ -25,7 +25,8 @@ if is_cut(TASK, 19) then return {'cut'} end
 move(TASK, 'running', 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
 redis.call('HSET', TASK, 'token', token)
-redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4], 'lease_until_ms', int(lease_until))
+redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4],
+  'claimed_ms', int(NOW), 'lease_until_ms', int(lease_until))
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
 if not run[3] then
   local inbox = redis.call('HMGET', TASK, 'cursor', 'seq')

@@ -1,6 +1,6 @@
 -- Put events of a running agent into its task's stream, fenced.
 -- ARGV  run_id  epoch  token, then type, data, …
 -- Returns {'emitted'} or {'refused'}
-if not holds(ARGV[1], ARGV[2], ARGV[3]) then return {'refused'} end
-for i = 4, #ARGV, 2 do emit(ARGV[i], ARGV[1], ARGV[i + 1]) end
+if not holds(TASK, ARGV[1], ARGV[2], ARGV[3]) then return {'refused'} end
+for i = 4, #ARGV, 2 do emit(EVENTS, ARGV[i], ARGV[1], ARGV[i + 1]) end
 return {'emitted'}

@@ -39,7 +39,8 @@ end
 local function tell_parent(task_id, note, wake_id, ring_again_ms)
   if not HAS_PARENT then return {} end
   redis.call('SREM', PARENT_OPEN, task_id)
-  if note == '' or redis.call('EXISTS', PARENT) == 0 then return {} end
+  if note == '' or redis.call('HGET', TASK, 'notify_parent') == '0' then return {} end
+  if redis.call('EXISTS', PARENT) == 0 then return {} end
   local seq = redis.call('HINCRBY', PARENT, 'seq', 1)
   redis.call('XADD', PARENT_INBOX, seq .. '-0', 'note', note, 'open', redis.call('SCARD', PARENT_OPEN))
   emit(PARENT_EVENTS, 'inbox.arrived', '', '{"task_id":"' .. task_id .. '"}')

@@ -48,6 +48,12 @@ local function unhold(task_id, run_id)
   redis.call('ZREM', RING_AT, member(task_id, run_id))
 end
 
+-- Add the time since the run was claimed to the task's working time; of a lost run, until its lease ran out.
+local function count_work(lease_until)
+  local worked = math.min(NOW, tonumber(lease_until)) - tonumber(redis.call('HGET', RUN, 'claimed_ms'))
+  redis.call('HINCRBY', TASK, 'working_ms', int(math.max(worked, 0)))
+end
+
 -- Was an ancestor cancelled together with its children since the task took its place? The keys of the task's ancestors,
 -- root first, begin at KEYS[first]. An ancestor that is gone cuts nothing.
 local function is_cut(task, first)

@@ -3,7 +3,7 @@
 --       usage ('' = leave)  event data
 -- Returns {'released'}, {'refused'}, or {'exhausted'} where a lost run has no attempt left (nothing is changed then)
 local task_id, run_id, how = ARGV[1], ARGV[2], ARGV[3]
-if not holds(run_id, ARGV[4], ARGV[5]) then return {'refused'} end
+if not holds(TASK, run_id, ARGV[4], ARGV[5]) then return {'refused'} end
 local run = redis.call('HMGET', RUN, 'status', 'lease_until_ms', 'attempt')
 if run[1] ~= 'running' then return {'refused'} end
 if how == 'lost' then
@@ -12,8 +12,7 @@ if how == 'lost' then
   redis.call('HINCRBY', RUN, 'attempt', 1)
   redis.call('HINCRBY', TASK, 'attempt', 1)
 end
-local refused = move('pending', 'queued')
-if refused then return refused end
+move(TASK, 'pending', 'queued')
 count_work(run[2])
 if ARGV[8] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[8]) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
@@ -22,5 +21,5 @@ redis.call('HSET', RUN, 'status', 'pending', 'lease_until_ms', '0', 'rings', '0'
 redis.call('ZREM', LEASES, member(task_id, run_id))
 redis.call('ZREM', SLOTS, run_id)
 redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))
-emit(how == 'lost' and 'run.lost' or 'run.given_back', run_id, ARGV[9])
+emit(EVENTS, how == 'lost' and 'run.lost' or 'run.given_back', run_id, ARGV[9])
 return {'released'}

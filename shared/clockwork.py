@@ -1,0 +1,119 @@
+"""What keeps runs alive or takes them back: leases, bells that are overdue, code that stopped."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .context import Claim
+from .queries import Queries
+from .scripts import Scripts
+from .transitions import Due, Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis.asyncio
+
+    from .records import Run, Usage
+
+SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
+
+
+class Clockwork(Queries):
+    """The part of the store that heartbeats and sweepers use."""
+
+    def __init__(self, redis: redis.asyncio.Redis, namespace: str, *, ring_again_ms: int = 60_000) -> None:
+        super().__init__(redis, namespace)
+        self._scripts = Scripts(redis)
+        self._ring_again_ms = ring_again_ms
+
+    def _task_keys(self, facts: Facts, run_id: str | None) -> list[str]:
+        """KEYS 1 to 17 of the prelude. Where no run is meant, its places hold the task's own key."""
+        keys = self.keys
+        task = keys.task(facts.task_id)
+        return [
+            task,
+            keys.run(run_id) if run_id else task,
+            keys.input(run_id) if run_id else task,
+            keys.result(facts.task_id),
+            keys.events(facts.task_id),
+            keys.runs(facts.task_id),
+            keys.leases(),
+            keys.ring_at(),
+            keys.slots(facts.agent),
+            *keys.statuses(),
+        ]
+
+    def _ancestor_keys(self, facts: Facts) -> list[str]:
+        return [self.keys.task(ancestor) for ancestor in facts.ancestors]
+
+    async def heartbeat(self, held: Sequence[tuple[Claim, str]], *, lease_ms: int) -> list[bool]:
+        """Renew the leases of `(claim, agent)` pairs in one script; tell for each whether it still holds."""
+        keys = [self.keys.leases()]
+        args: list[Any] = [lease_ms]
+        for claim, agent in held:
+            keys += [self.keys.task(claim.task_id), self.keys.run(claim.run_id), self.keys.slots(agent)]
+            args += [claim.task_id, claim.run_id, claim.epoch, claim.token]
+        return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
+
+    async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None) -> bool:
+        """Return a claimed run to `pending`, same attempt, with the task's usage so far. `False`: it was replaced."""
+        return await self._release(facts, claim, "given_back", 0, usage) == b"released"
+
+    async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
+        """Return a run whose lease ran out to `pending`, attempt + 1.
+
+        Answers `released`, `refused` (it was renewed or ended meanwhile), or `exhausted` where no attempt is left:
+        then nothing was changed, and the caller settles it.
+        """
+        claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
+        return (await self._release(facts, claim, "lost", max_attempts)).decode()
+
+    async def _release(
+        self, facts: Facts, claim: Claim, how: str, max_attempts: int, usage: Usage | None = None
+    ) -> bytes:
+        reply = await self._scripts(
+            "release",
+            self._task_keys(facts, claim.run_id),
+            [
+                claim.task_id,
+                claim.run_id,
+                how,
+                claim.epoch,
+                claim.token,
+                max_attempts,
+                self._ring_again_ms,
+                usage.model_dump_json() if usage else "",
+                json.dumps({}),
+            ],
+        )
+        outcome: bytes = reply[0]
+        return outcome
+
+    async def stopped(self, facts: Facts, run_id: str) -> None:
+        """Note that the code of a cancelled run has really ended. A second call does nothing."""
+        await self._scripts("stopped", self._task_keys(facts, run_id), [run_id])
+
+    async def sweep(self, *, lease_ms: int) -> Due:
+        """Which leases ran out and which bells are overdue, a page of each. Any number of processes may ask."""
+        keys = [self.keys.last_sweep(), self.keys.leases(), self.keys.ring_at()]
+        lost, overdue = await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE])
+        return Due(_members(lost), _members(overdue))
+
+    async def ring_again(self, facts: Facts, run_id: str) -> bool:
+        """Whether the caller is to ring this overdue bell now; the next ring is put off, twice as far each time."""
+        reply = await self._scripts(
+            "ring_again", self._task_keys(facts, run_id), [facts.task_id, run_id, self._ring_again_ms]
+        )
+        return bool(reply[0] == b"ring")
+
+    async def forget_member(self, task_id: str, run_id: str) -> None:
+        """Take a run whose task is gone off the clockwork."""
+        await self.redis.zrem(self.keys.leases(), f"{task_id}/{run_id}")
+        await self.redis.zrem(self.keys.ring_at(), f"{task_id}/{run_id}")
+
+
+def _members(members: list[bytes]) -> tuple[tuple[str, str], ...]:
+    pairs = (member.decode().split("/", 1) for member in members)
+    return tuple((task_id, run_id) for task_id, run_id in pairs)

@@ -1,0 +1,303 @@
+"""Parents and children in the store: what a parent is told, when it rests, and when it is woken."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from outrider.shared.context import Claim
+from outrider.shared.errors import ClaimLost, ParentClosed
+from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
+from outrider.shared.store import Store
+from outrider.shared.transitions import Ending, Facts, Submission
+
+LEASE_MS = 30_000
+DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"found it"')
+FAILED = Ending(RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, error_type="ValueError", error_message="secret")
+TIMED_OUT = Ending(RunStatus.TIMEOUT, EndedAs.TIMED_OUT, Status.TIMEOUT)
+ASKS = Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, task_phase=Phase.ASKING)
+
+
+class Tree:
+    """Submits and runs tasks by name, as a client and a worker would."""
+
+    def __init__(self, store):
+        self.store = store
+        self.paths = {}
+
+    def facts(self, name):
+        path = self.paths[name]
+        return Facts(name, "echo", "echo", path[-1] if path else None, path)
+
+    async def submit(self, name, parent=None, claim=None, **changes):
+        self.paths[name] = (*self.paths[parent], parent) if parent else ()
+        facts = self.facts(name)
+        values = {"parent_id": parent, "ancestors": facts.ancestors, "wake_queue": "parents"} | changes
+        return await self.store.submit(
+            Submission(
+                task_id=name, run_id=f"{name}-1", agent="echo", title="echo", queue="subagents", input={}, **values
+            ),
+            claim,
+        )
+
+    async def claim(self, name):
+        run_id = (await self.store.peek(name)).run_id
+        return await self.store.claim(self.facts(name), run_id, worker="w", lease_ms=LEASE_MS)
+
+    async def settle(self, name, claim, ending=DONE):
+        return await self.store.settle(self.facts(name), claim, ending)
+
+    async def run(self, name, ending=DONE):
+        return await self.settle(name, (await self.claim(name)).claim, ending)
+
+    async def state(self, name):
+        task = await self.store.peek(name)
+        return task.phase or task.status
+
+    async def working_parent(self, *children):
+        await self.submit("p")
+        held = await self.claim("p")
+        for child in children:
+            await self.submit(child, "p", held.claim)
+        return held.claim
+
+    async def resting_parent(self, *children):
+        claim = await self.working_parent(*children)
+        await self.settle("p", claim)
+        assert await self.state("p") == Phase.RESTING
+
+
+@pytest.fixture
+def tree(any_redis, namespace):
+    return Tree(Store(any_redis, namespace))
+
+
+async def test_a_parent_whose_run_ends_well_while_a_child_is_open_rests(tree):
+    claim = await tree.working_parent("c")
+    settled = await tree.settle("p", claim, replace(DONE, result='"so far"'))
+    task = await tree.store.get("p")
+    assert (task.status, task.phase, task.run_id, task.settled) == (Status.RUNNING, Phase.RESTING, None, False)
+    assert (task.result, task.runs[0].status, task.runs[0].ended_as) == ("so far", RunStatus.SUCCESS, EndedAs.RESTED)
+    assert settled.bells == ()
+
+
+async def test_the_end_of_a_child_wakes_a_resting_parent_in_the_same_step(tree):
+    await tree.resting_parent("c")
+    settled = await tree.run("c")
+    parent = await tree.store.get("p")
+    assert (parent.status, parent.phase, parent.seq, parent.given) == (Status.PENDING, Phase.QUEUED, 1, 0)
+    (bell,) = settled.bells
+    assert (bell.task_id, bell.run_id, bell.queue, bell.kind) == ("p", parent.run_id, "parents", RunKind.AGENT)
+    held = await tree.claim("p")
+    (note,) = held.notifications
+    assert (note.id, note.seq, note.agent, note.status) == ("c:c-1:success", 1, "echo", Status.SUCCESS)
+    assert (note.result, note.result_length, note.open_children) == ("found it", 8, 0)
+    assert (await tree.store.peek("p")).given == 1
+    assert await tree.settle("p", held.claim)
+    assert await tree.state("p") == Status.SUCCESS
+
+
+async def test_children_that_end_while_the_parent_works_share_its_next_run(tree):
+    children = [f"c{i}" for i in range(20)]
+    claim = await tree.working_parent(*children)
+    await asyncio.gather(*(tree.run(child) for child in children))
+    settled = await tree.settle("p", claim)
+    assert len(settled.bells) == 1
+    held = await tree.claim("p")
+    assert sorted(note.task_id for note in held.notifications) == sorted(children)
+    assert [note.seq for note in held.notifications] == list(range(1, 21))
+    assert sorted(note.open_children for note in held.notifications) == list(range(20))
+    await tree.settle("p", held.claim)
+    assert [run.ended_as for run in (await tree.store.get("p")).runs] == [EndedAs.RESTED, EndedAs.FINISHED]
+
+
+async def test_twenty_children_that_end_at_once_wake_a_resting_parent_once(tree):
+    children = [f"c{i}" for i in range(20)]
+    await tree.resting_parent(*children)
+    answers = await asyncio.gather(*(tree.run(child) for child in children))
+    assert sum(len(answer.bells) for answer in answers) == 1
+    assert len((await tree.claim("p")).notifications) == 20
+
+
+async def test_every_attempt_of_a_run_is_given_the_same_notifications(tree):
+    await tree.resting_parent("c1", "c2")
+    await tree.run("c1")
+    first = await tree.claim("p")
+    await tree.run("c2")
+    await tree.store.give_back(tree.facts("p"), first.claim)
+    again = await tree.claim("p")
+    assert [n.task_id for n in again.notifications] == [n.task_id for n in first.notifications] == ["c1"]
+    settled = await tree.settle("p", again.claim)
+    assert len(settled.bells) == 1
+
+
+async def test_a_running_parent_takes_what_its_state_does_not_have_and_is_not_woken_for_it(tree):
+    claim = await tree.working_parent("c1", "c2")
+    await tree.run("c1")
+    taken = await tree.store.take(claim, "echo", after=0)
+    assert [note.task_id for note in taken] == ["c1"]
+    await tree.run("c2")
+    assert [note.task_id for note in await tree.store.take(claim, "echo", after=1)] == ["c2"]
+    assert await tree.store.take(claim, "echo", after=2) == ()
+    assert (await tree.settle("p", claim)).bells == ()
+    assert await tree.state("p") == Status.SUCCESS
+
+
+async def test_a_stale_claim_takes_nothing(tree):
+    claim = await tree.working_parent("c")
+    await tree.run("c")
+    await tree.store.give_back(tree.facts("p"), claim)
+    assert await tree.store.take(claim, "echo", after=0) is None
+    assert (await tree.store.peek("p")).given == 0
+
+
+async def test_a_wake_that_fails_does_not_loop_and_what_it_did_not_save_comes_with_the_next(tree):
+    await tree.resting_parent("c1", "c2")
+    await tree.run("c1")
+    settled = await tree.run("p", FAILED)
+    assert settled.bells == ()
+    assert await tree.state("p") == Status.ERROR
+    settled = await tree.run("c2")
+    assert [bell.task_id for bell in settled.bells] == ["p"]
+    assert [note.task_id for note in (await tree.claim("p")).notifications] == ["c1", "c2"]
+
+
+async def test_a_run_that_fails_with_news_there_is_followed_by_a_wake(tree):
+    claim = await tree.working_parent("c")
+    await tree.run("c")
+    settled = await tree.settle("p", claim, FAILED)
+    assert [bell.task_id for bell in settled.bells] == ["p"]
+    assert await tree.state("p") == Phase.QUEUED
+
+
+@pytest.mark.parametrize("ending", [TIMED_OUT, ASKS])
+async def test_a_parent_that_timed_out_or_asks_is_left_alone(tree, ending):
+    claim = await tree.working_parent("c")
+    await tree.settle("p", claim, ending)
+    before = await tree.state("p")
+    assert (await tree.run("c")).bells == ()
+    assert await tree.state("p") == before
+    assert (await tree.store.peek("p")).seq == 1
+
+
+async def test_a_failure_tells_its_type_and_not_its_message(tree):
+    await tree.resting_parent("c")
+    await tree.run("c", FAILED)
+    (note,) = (await tree.claim("p")).notifications
+    assert (note.status, note.error_type, note.result) == (Status.ERROR, "ValueError", "")
+    assert "secret" not in note.model_dump_json()
+
+
+async def test_a_parent_that_is_gone_does_not_hinder_its_child(tree):
+    await tree.resting_parent("c")
+    await tree.store.redis.delete(tree.store.keys.task("p"))
+    assert (await tree.run("c")).bells == ()
+    assert await tree.state("c") == Status.SUCCESS
+
+
+async def test_a_child_that_is_not_told_of_does_not_keep_its_parent_open(tree):
+    await tree.submit("p")
+    held = await tree.claim("p")
+    await tree.submit("c", "p", held.claim, notify_parent=False)
+    await tree.settle("p", held.claim)
+    assert await tree.state("p") == Status.SUCCESS
+    assert (await tree.run("c")).bells == ()
+    assert (await tree.store.peek("p")).seq == 0
+
+
+async def test_a_child_of_a_child_rests_and_wakes_up_the_tree(tree):
+    await tree.resting_parent("c")
+    held = await tree.claim("c")
+    await tree.submit("g", "c", held.claim)
+    await tree.settle("c", held.claim)
+    assert [bell.task_id for bell in (await tree.run("g")).bells] == ["c"]
+    assert await tree.state("p") == Phase.RESTING
+    assert [bell.task_id for bell in (await tree.run("c")).bells] == ["p"]
+
+
+async def test_submits_under_a_parent_that_takes_none_are_refused_and_write_nothing(tree):
+    await tree.submit("p")
+    held = await tree.claim("p")
+    await tree.submit("c", "p", held.claim)
+    await tree.store.cancel("p")
+    tree.paths["none"] = ()
+    before = await tree.store.redis.dbsize()
+    with pytest.raises(ParentClosed, match="parent p takes no children: it is cancelled"):
+        await tree.submit("d", "p")
+    with pytest.raises(ParentClosed, match="there is no such task"):
+        await tree.submit("d", "none")
+    with pytest.raises(ParentClosed, match="parent c takes no children"):
+        await tree.submit("d", "c")
+    with pytest.raises(ClaimLost):
+        await tree.submit("d", "p", held.claim)
+    assert held.claim.stale
+    assert await tree.store.redis.dbsize() == before
+
+
+async def test_a_stale_run_submits_no_child(tree):
+    claim = await tree.working_parent()
+    other = Claim("p", claim.run_id, claim.epoch + 1, claim.token)
+    with pytest.raises(ClaimLost):
+        await tree.submit("c", "p", other)
+    assert (await tree.store.list(parent_id="p")).tasks == ()
+
+
+async def test_a_cut_holds_before_the_descendants_are_closed(tree):
+    """The canceller died between its first step and its walk."""
+    claim = await tree.working_parent("c1", "c2")
+    running = await tree.claim("c1")
+    await tree.store.redis.hincrby(tree.store.keys.task("p"), "cut", 1)
+    with pytest.raises(ParentClosed, match="a task above it is cancelled"):
+        await tree.submit("g", "c1", running.claim)
+    assert await tree.claim("c2") is None
+    assert await tree.settle("c1", running.claim) is None
+    assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
+    assert await tree.settle("p", claim)
+
+
+async def test_cancel_closes_the_whole_tree_and_tells_nobody_in_it(tree):
+    claim = await tree.working_parent("c1", "c2")
+    held = await tree.claim("c1")
+    await tree.submit("g", "c1", held.claim)
+    await tree.run("c2")
+    answer = await tree.store.cancel("p")
+    assert (answer.outcome, answer.bells) == ("cancelled", ())
+    states = {name: await tree.state(name) for name in ("p", "c1", "c2", "g")}
+    assert states == {"p": "cancelled", "c1": "cancelled", "c2": "success", "g": "cancelled"}
+    assert await tree.settle("c1", held.claim) is None
+    assert await tree.settle("p", claim) is None
+    assert (await tree.store.peek("p")).seq == 1
+
+
+async def test_children_that_are_kept_go_on_and_do_not_revive_their_parent(tree):
+    await tree.resting_parent("c")
+    await tree.store.cancel("p", keep_children=True)
+    assert (await tree.run("c")).bells == ()
+    assert (await tree.state("p"), await tree.state("c")) == (Status.CANCELLED, Status.SUCCESS)
+
+
+async def test_a_parent_hears_of_a_cancel_by_someone_else_and_not_of_its_own(tree):
+    await tree.resting_parent("c1", "c2")
+    answer = await tree.store.cancel("c1")
+    assert [bell.task_id for bell in answer.bells] == ["p"]
+    held = await tree.claim("p")
+    assert [(note.task_id, note.status) for note in held.notifications] == [("c1", Status.CANCELLED)]
+    assert (await tree.store.cancel("c2", tell_parent=False)).bells == ()
+    await tree.settle("p", held.claim)
+    assert (await tree.state("p"), (await tree.store.peek("p")).seq) == (Status.SUCCESS, 1)
+
+
+async def test_a_doubled_settle_tells_once(tree):
+    await tree.resting_parent("c")
+    held = await tree.claim("c")
+    assert await tree.settle("c", held.claim)
+    assert (await tree.settle("c", held.claim)).bells == ()
+    assert (await tree.store.peek("p")).seq == 1
+
+
+async def test_a_long_result_is_cut_in_the_inbox_and_whole_in_the_record(tree):
+    await tree.resting_parent("c")
+    await tree.run("c", replace(DONE, result='"' + "x" * 200_000 + '"'))
+    (note,) = (await tree.claim("p")).notifications
+    assert (len(note.result), note.result_length) == (80_000, 200_000)
+    assert len((await tree.store.get("c")).result) == 200_000
