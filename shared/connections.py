@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, InvalidResponse
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -23,8 +25,16 @@ POOL_SIZE = 64  #: connections of one client; a caller beyond it waits for a fre
 
 def connect(settings: Settings, *, size: int = POOL_SIZE) -> redis.asyncio.Redis:
     """A client for short commands, to be made on the loop that uses it. It connects at the first command."""
+    # After a restart of Redis every pooled connection is dead, and learns it only by failing. Transitions may be
+    # repeated: that is how they are written. A server that does not answer in time is not asked again.
+    retry = Retry(ExponentialBackoff(cap=0.2, base=0.02), 3, (RedisConnectionError,))
     pool = redis.asyncio.BlockingConnectionPool.from_url(
-        settings.redis_url, max_connections=size, timeout=None, socket_connect_timeout=5, health_check_interval=30
+        settings.redis_url,
+        max_connections=size,
+        timeout=None,
+        socket_connect_timeout=5,
+        health_check_interval=30,
+        retry=retry,
     )
     return redis.asyncio.Redis.from_pool(pool)
 

@@ -108,3 +108,7 @@ class Keys:
     def thread(self, thread_id: str, *parts: str) -> str:
         """Keys of one thread's checkpoints; the saver names the parts."""
         return self._key("ckpt", thread_id, *parts)
+
+    def threads(self) -> str:
+        """Set: ids of all threads that have checkpoints."""
+        return self._key("ckpt")

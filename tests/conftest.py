@@ -1,6 +1,7 @@
 """The fixtures of all tests: a Redis of their own, a fake one, and a namespace for each test."""
 
 import contextlib
+import os
 import socket
 import uuid
 from pathlib import Path
@@ -12,6 +13,11 @@ import redis.asyncio
 from outrider.orchestrator.embedded import EmbeddedRedis
 
 UNIT = Path(__file__).parent / "unit"
+
+# What the machine is set to must not reach the tests, nor they its Redis, its broker or its tracing service.
+FOREIGN = ("OUTRIDER_", "REDIS_URL", "CELERY_", "LANGSMITH_", "LANGCHAIN_", "LANGGRAPH_")
+for _name in [name for name in os.environ if name.startswith(FOREIGN)]:
+    del os.environ[_name]
 
 
 @pytest.fixture(autouse=True)

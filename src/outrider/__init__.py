@@ -1,0 +1,41 @@
+"""Background subagents for LangGraph and deepagents on Celery and Redis."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .orchestrator.client import Outrider
+    from .orchestrator.sync import connect
+    from .shared.errors import OutriderError
+    from .shared.progress import progress
+    from .shared.records import Limits, Run, Task
+    from .shared.statuses import Status
+
+__all__ = ["Limits", "Outrider", "OutriderError", "Run", "Status", "Task", "connect", "progress"]
+
+# Imported when they are first asked for: the command line answers `--help` without Redis and pydantic, and a worker
+# sets LangGraph's environment before LangGraph is imported.
+_HOMES = {
+    "Limits": ".shared.records",
+    "Outrider": ".orchestrator.client",
+    "OutriderError": ".shared.errors",
+    "Run": ".shared.records",
+    "Status": ".shared.statuses",
+    "Task": ".shared.records",
+    "connect": ".orchestrator.sync",
+    "progress": ".shared.progress",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

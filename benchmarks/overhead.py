@@ -1,0 +1,124 @@
+"""What outrider costs over bare Celery, in one run, on a Redis server of its own.
+
+python benchmarks/overhead.py [--quick] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import measures
+import redis.asyncio
+from common import HERE, WorkerProcess, machine
+from measures import QUICK, Sizes
+from report import show, targets
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from sides import Bare, Ours
+
+from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONCURRENCY = 100
+OUTRIDER = "outrider.worker.main"
+MESSAGE_BYTES = (1024, 250_000)  #: a conversation of many small messages, and one of a few big ones
+STAGES = 11  #: of the bar, besides the tasks that are sent one at a time
+
+
+def main() -> None:
+    """Run all measures, print the table, and write the JSON where it is asked for."""
+    parser = argparse.ArgumentParser(description="Measure outrider against bare Celery.")
+    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it works, measures little")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
+    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("workers start", total=sizes.one_at_a_time + STAGES)
+
+        def tick(stage: str = "") -> None:
+            progress.update(bar, advance=1, description=stage or None)
+
+        report = asyncio.run(_measure(sizes, tick))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    show(report)
+
+
+async def _measure(sizes: Sizes, tick: Callable[..., None]) -> dict[str, Any]:
+    with EmbeddedRedis() as server, tempfile.TemporaryDirectory(prefix="outrider-bench-") as folder:
+        async with redis.asyncio.Redis.from_url(server.url, socket_timeout=None) as client:
+            facts = await machine(client)
+            bench = _Bench(server.url, Path(folder), client, sizes, tick)
+            figures = await bench.side_by_side() | await bench.sleepers()
+            tick("outrider --help")
+            figures["help_s"] = await measures.help_seconds()
+    return {"machine": facts, "sizes": asdict(sizes), "figures": figures, "targets": targets(figures)}
+
+
+class _Bench:
+    """The measures in their order, each with the workers that it needs."""
+
+    def __init__(
+        self, url: str, folder: Path, client: redis.asyncio.Redis, sizes: Sizes, tick: Callable[..., None]
+    ) -> None:
+        self._url, self._folder, self._client, self._sizes, self._tick = url, folder, client, sizes, tick
+
+    async def side_by_side(self) -> dict[str, Any]:
+        """What needs both workers, and what needs an ordinary one."""
+        async with AsyncExitStack() as stack:
+            bare_settings = self._settings("bare")
+            bare_worker = stack.enter_context(self._worker("bare", bare_settings))
+            our_settings = self._settings("outrider")
+            worker = stack.enter_context(self._worker(OUTRIDER, our_settings))
+            bare = Bare(bare_settings, bare_worker, self._client)
+            ours = await stack.enter_async_context(Ours(our_settings, worker, self._client, "trivial"))
+            sides: dict[str, Bare | Ours] = {"bare": bare, "outrider": ours}
+            for side in sides.values():
+                await side.one()
+                self._tick("one at a time")
+            figures: dict[str, Any] = {}
+            figures["one_at_a_time_ms"] = await measures.one_at_a_time(sides, self._sizes.one_at_a_time, self._tick)
+            for name, side in sides.items():
+                self._tick(f"backlog, {name}")
+                figures[name] = await measures.backlog(side, self._client, self._sizes.tasks, self._tick)
+            talker = await stack.enter_async_context(Ours(our_settings, worker, self._client, "talker"))
+            figures["conversations"] = []
+            for size in MESSAGE_BYTES:
+                self._tick("conversations")
+                figures["conversations"].append(await measures.conversation(talker, self._client, self._sizes, size))
+        return figures
+
+    async def sleepers(self) -> dict[str, Any]:
+        """Many agents that wait at the same time, in a worker process of their own."""
+        settings = self._settings("sleepers")
+        with self._worker(OUTRIDER, settings, self._sizes.sleepers) as worker:
+            async with Ours(settings, worker, self._client, "sleeper") as side:
+                await side.one()
+                self._tick("one-second agents")
+                return {"sleepers": await measures.sleepers(side, self._sizes.sleepers)}
+
+    def _settings(self, name: str) -> Settings:
+        return Settings(
+            redis_url=self._url,
+            broker_url=self._url,
+            namespace=f"bench-{name}",
+            config=str(HERE / "agents" / "langgraph.json"),
+        )
+
+    def _worker(self, app: str, settings: Settings, concurrency: int = CONCURRENCY) -> WorkerProcess:
+        return WorkerProcess(app, settings, concurrency, self._folder / f"{settings.namespace}.log")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""The client: hand work to agents, look at it, wait for it, end it. Async; `sync.py` gives the same to sync code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from ..shared import catalogue
+from ..shared.connections import reachable
+from ..shared.errors import BadInput, OutriderError
+from ..shared.ids import check_id, is_name, shorten
+from ..shared.queries import bell_label
+from ..shared.records import Bell
+from ..shared.settings import Settings
+from ..shared.statuses import Status
+from . import links
+from .submit import Asked, Submitted, check
+from .waiting import Watch, check_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+    from types import TracebackType
+
+    from ..shared.records import Event, Limits, Page, Task
+    from ..shared.store import Store
+    from ..shared.transitions import Cancelled, Submission
+
+MAX_PAGE = 1000  #: tasks that one `list` gives at most
+
+
+class Outrider:
+    """Background agents on Celery and Redis.
+
+    `async with Outrider() as o:` opens it on the running loop and closes it. Settings come from the environment
+    (`OUTRIDER_…`); `redis_url`, `namespace` and `config` (path of `langgraph.json`) go before it. Every method raises
+    `RedisUnreachable` where Redis does not answer, and checks ids before anything is read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        redis_url: str | None = None,
+        namespace: str | None = None,
+        config: str | None = None,
+    ) -> None:
+        given = {"redis_url": redis_url, "namespace": namespace, "config": config}
+        overrides = {name: value for name, value in given.items() if value is not None}
+        if settings is not None and overrides:
+            raise BadInput(f"give settings, or {', '.join(overrides)}, not both")
+        self.settings = settings or Settings.load(**overrides)
+        self._config: catalogue.Config | None = None
+        self._links: links.Links | None = None
+
+    async def __aenter__(self) -> Self:
+        self._links = links.open_links(self.settings)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        opened, self._links = self._links, None
+        if opened is not None:
+            await opened.store.redis.aclose()
+
+    async def submit(
+        self,
+        agent: str,
+        text: str,
+        *,
+        limits: Limits | Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
+        configurable: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Submitted:
+        """Hand a task to an agent of `langgraph.json`, and return at once.
+
+        `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
+        is what people see of it (never the text). Raises `BadInput`, `UnknownAgent` or `BrokenAgent` before anything
+        is written. With an `idempotency_key` a second call with the same arguments gives the task of the first; with
+        others it raises `IdempotencyConflict`.
+        """
+        asked = Asked(agent, text, limits, state, context, configurable, title, metadata, queue, idempotency_key)
+        if self._config is None:
+            self._config = catalogue.Config.load(self.settings.config)
+        with reachable(self.settings):
+            published = await catalogue.read(self._store.redis, self._store.keys)
+        checked = check(asked, self._config, published, self.settings.max_input_bytes)
+        submission = checked.submission
+        with reachable(self.settings):
+            written = await self._store.submit(submission)
+            # A command repeated after a lost reply finds what it wrote itself.
+            created = written.run_id == submission.run_id
+            status = Status.PENDING if created else (await self._store.peek(written.task_id)).status
+        if created:
+            checked.notes += await self._ring(submission)
+        return Submitted(
+            task_id=written.task_id,
+            run_id=written.run_id,
+            status=status,
+            created=created,
+            notes=tuple(checked.notes),
+        )
+
+    async def get(self, task_id: str) -> Task:
+        """The task with its runs and its result; `UnknownTask` where there is none."""
+        check_id(task_id)
+        with reachable(self.settings):
+            return await self._store.get(task_id)
+
+    async def list(
+        self,
+        *,
+        status: Status | str | Collection[Status | str] = (),
+        agent: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Page:
+        """A page of tasks, newest first, without results and runs.
+
+        `status` is one or several, `limit` 0 to 1000, `before` the `next` of the page before. `more` tells exactly
+        whether older ones match.
+        """
+        statuses = _statuses(status)
+        _check_limit(limit)
+        if agent is not None and not is_name(agent):
+            raise BadInput(f"agent {shorten(repr(agent))} is no agent's name")
+        with reachable(self.settings):
+            return await self._store.list(statuses=statuses, agent=agent, limit=limit, before=before)
+
+    async def wait(self, task_id: str, timeout: float | None = None) -> Task:  # noqa: ASYNC109 raises its own error
+        """Wait until the task has ended with no run queued, or waits for a person; returns it as `get` does.
+
+        After `timeout` seconds it raises `WaitTimeout`, and the task goes on. Redis may restart meanwhile.
+        """
+        check_id(task_id)
+        bound = check_timeout(timeout)
+        store = self._store
+        with reachable(self.settings):
+            after = await store.last_event_id(task_id)
+            task = await store.peek(task_id)
+        async with self._watch() as watch:
+            await watch.rest(task, after, bound)
+        return await self.get(task_id)
+
+    async def follow(self, task_id: str, after: str = "0") -> AsyncIterator[Event]:
+        """Every event of the task after the event id `after`, as it comes; ends when the task has settled."""
+        check_id(task_id)
+        _check_event_id(after)
+        with reachable(self.settings):
+            task = await self._store.peek(task_id)
+        async with self._watch() as watch:
+            async for event in watch.events(task, after):
+                yield event
+
+    async def cancel(self, task_id: str) -> Cancelled:
+        """End a task now. A task that had ended keeps its status, and the answer says which."""
+        check_id(task_id)
+        with reachable(self.settings):
+            return await self._store.cancel(task_id)
+
+    async def result(self, task_id: str) -> Any:
+        """The task's result: text, a JSON value, or `None` as long as there is none."""
+        return (await self.get(task_id)).result
+
+    async def state(self, task_id: str) -> dict[str, Any]:
+        """The agent's state as it was last saved, read without the agent; empty before the first step.
+
+        Messages come as LangChain's objects.
+        """
+        from ..shared.thread_state import read_state  # noqa: PLC0415 LangGraph takes its time to import
+
+        check_id(task_id)
+        store = self._store
+        with reachable(self.settings):
+            await store.peek(task_id)
+            return await read_state(store.redis, store.keys, task_id)
+
+    @property
+    def _open(self) -> links.Links:
+        if self._links is None:
+            raise OutriderError("the client is not open: use `async with Outrider() as o:`")
+        return self._links
+
+    @property
+    def _store(self) -> Store:
+        return self._open.store
+
+    def _watch(self) -> Watch:
+        return Watch(self._store, self._open.reader, self.settings)
+
+    async def _ring(self, submission: Submission) -> tuple[str, ...]:
+        """Ring for the task's first run; a note where the broker does not take the bell."""
+        bell = Bell(
+            task_id=submission.task_id,
+            run_id=submission.run_id,
+            queue=submission.queue,
+            label=bell_label(submission.agent, submission.title, submission.task_id),
+        )
+        try:
+            await self._open.ring(bell)
+        except OutriderError as error:
+            return (f"{error}; the task stands, and a worker's sweeper will ring for it",)
+        return ()
+
+
+def _statuses(status: Status | str | Collection[Status | str]) -> frozenset[Status]:
+    try:
+        return frozenset(Status(one) for one in ([status] if isinstance(status, str) else status))
+    except (ValueError, TypeError):
+        raise BadInput(f"status {shorten(repr(status))} must be of {', '.join(Status)}") from None
+
+
+def _check_limit(limit: Any) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MAX_PAGE:
+        raise BadInput(f"limit {shorten(repr(limit))} must be a whole number from 0 to {MAX_PAGE}")
+
+
+def _check_event_id(after: Any) -> None:
+    parts = after.split("-") if isinstance(after, str) else [""]
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):  # noqa: PLR2004 ms and number
+        raise BadInput(f"event id {shorten(repr(after))} must be the id of an event, such as 1700000000000-0 (0: all)")

@@ -1,0 +1,177 @@
+"""What is submitted: everything is checked here, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..shared.errors import BadInput, BrokenAgent, UnknownAgent
+from ..shared.ids import is_name, new_id, shorten
+from ..shared.queues import SUBAGENTS
+from ..shared.records import Limits, Record
+from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
+from ..shared.text import one_line
+from ..shared.transitions import Submission
+from .jsonable import cleaned, json_object, size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..shared.catalogue import AgentEntry, Config, Published
+
+MAX_TITLE = 200  #: characters; a longer title is cut, and the answer says so
+MAX_KEY = 200  #: characters of an idempotency key
+
+#: What a run's `configurable` gets from the worker; a caller's value would lead its checkpoints astray.
+RESERVED = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id"})
+
+
+class Submitted(Record):
+    """The answer to a submit."""
+
+    task_id: str
+    run_id: str
+    status: Status  #: of the task, as it was written or, if it was there before, as it is now
+    created: bool  #: `False`: the idempotency key was used before, and this is what it made
+    notes: tuple[str, ...] = ()  #: what was cut, replaced, or could not be done at once
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of a submit, as the caller gave them: nothing is known of them yet."""
+
+    agent: Any
+    text: Any
+    limits: Limits | Mapping[str, Any] | None = None
+    state: Mapping[str, Any] | None = None
+    context: Mapping[str, Any] | None = None
+    configurable: Mapping[str, Any] | None = None
+    title: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    queue: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(slots=True)
+class Checked:
+    """A submission that may be written, and what the answer will say about it."""
+
+    submission: Submission
+    notes: list[str] = field(default_factory=list)
+
+
+def check(asked: Asked, config: Config, published: Mapping[str, Published], max_bytes: int) -> Checked:
+    """Build a submission; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
+
+    `published` is what workers found out about the agents; where it says nothing of this one, the submit is accepted.
+    """
+    entry = config.agents.get(asked.agent) if isinstance(asked.agent, str) else None
+    if entry is None:
+        raise UnknownAgent(asked.agent, sorted(config.agents))
+    known = published.get(entry.name)
+    changed: list[str] = []
+    text = _text(asked.text, changed)
+    state = json_object(asked.state or {}, "state", changed)
+    _fits(entry, known, state)
+    context = None if asked.context is None else json_object(asked.context, "context", changed)
+    configurable = _configurable(asked.configurable, changed)
+    metadata = json_object(asked.metadata or {}, "metadata", changed)
+    _small_enough(max_bytes, text=text, state=state, context=context, configurable=configurable, metadata=metadata)
+    title, notes = _title(asked.title, entry.name)
+    notes += [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in changed]
+    if state and (known is None or known.input_keys is None):
+        notes.append(f"no worker has told which state keys {entry.name} has: {', '.join(state)} not checked")
+    queue = _queue(asked.queue)
+    return Checked(
+        Submission(
+            task_id=new_id(),
+            run_id=new_id(),
+            agent=entry.name,
+            title=title,
+            queue=queue or entry.queue or SUBAGENTS,
+            input={"text": text, "state": state},
+            limits=Limits.check(asked.limits).over(entry.limits),
+            metadata=metadata,
+            context=context,
+            configurable=configurable,
+            own_queue=queue,
+            idempotency_key=_idempotency_key(asked.idempotency_key),
+        ),
+        notes,
+    )
+
+
+def _text(text: Any, changed: list[str]) -> str:
+    if not isinstance(text, str):
+        raise BadInput(f"text is a {type(text).__name__}: must be text that says what the agent shall do")
+    safe = cleaned(text, "text", changed)
+    if not safe.strip():
+        raise BadInput("text is empty: say what the agent shall do")
+    return safe
+
+
+def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) -> None:
+    """Hold that the agent can be built, has a place for the text, and has the keys of the state."""
+    text_key = entry.input
+    if known is not None:
+        if known.broken:
+            raise BrokenAgent(entry.name, known.broken)
+        text_key = text_key or known.input
+        if not known.has_messages and text_key is None:
+            raise BadInput(
+                f"agent {entry.name!r} has no messages, so the text has no place: name the state key that takes it, "
+                f'as {{"outrider": {{"agents": {{"{entry.name}": {{"input": "question"}}}}}}}} in langgraph.json'
+            )
+        if known.input_keys is not None:
+            keys = {*known.input_keys, *(("messages",) if known.has_messages else ())}
+            for key in state:
+                if key not in keys:
+                    raise BadInput(
+                        f"state: agent {entry.name!r} has no key {shorten(repr(key))} "
+                        f"(it has {', '.join(sorted(keys)) or 'none'})"
+                    )
+    if text_key is not None and text_key in state:
+        raise BadInput(f"state.{text_key} is where the text of agent {entry.name!r} goes: give it as the text alone")
+
+
+def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:
+    configurable = json_object(value or {}, "configurable", changed)
+    for key in configurable:
+        if key in RESERVED or key.startswith("__"):
+            raise BadInput(f"configurable.{key} is set by the worker: leave it out")
+    return configurable
+
+
+def _small_enough(bound: int, **parts: Any) -> None:
+    sizes = {name: size(part) for name, part in parts.items() if part}
+    whole = sum(sizes.values())
+    if whole > bound:
+        told = ", ".join(f"{name} {count:,}" for name, count in sizes.items())
+        raise BadInput(
+            f"the input has {whole:,} bytes ({told}), more than OUTRIDER_MAX_INPUT_BYTES = {bound:,}: "
+            "shorten it, or give the agent a file to read"
+        )
+
+
+def _title(title: Any, agent: str) -> tuple[str, list[str]]:
+    if title is None:
+        return agent, []
+    if not isinstance(title, str) or not title.strip():
+        raise BadInput(f"title {shorten(repr(title))} must be text that is not empty")
+    cut = one_line(title, MAX_TITLE)
+    whole = len(one_line(title, len(title)))
+    return cut, [f"title cut to {MAX_TITLE} of {whole:,} characters"] if whole > MAX_TITLE else []
+
+
+def _queue(queue: Any) -> str | None:
+    if queue is not None and not is_name(queue):
+        raise BadInput(f"queue {shorten(repr(queue))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+    return None if queue is None else str(queue)
+
+
+def _idempotency_key(key: Any) -> str | None:
+    if key is None:
+        return None
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY:
+        raise BadInput(f"idempotency key {shorten(repr(key))} must be text of 1 to {MAX_KEY} characters")
+    return cleaned(key, "idempotency key", [])

@@ -1,0 +1,119 @@
+"""Waiting for a task: its event stream is read by blocking reads, never polled, and survives a Redis restart."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from ..shared.connections import reachable
+from ..shared.errors import BadInput, RedisUnreachable, WaitTimeout
+from ..shared.ids import shorten
+from ..shared.statuses import Status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import redis.asyncio
+
+    from ..shared.queries import Queries
+    from ..shared.records import Event, Task
+    from ..shared.settings import Settings
+
+BLOCK_MS = 10_000  #: a read that heard nothing for so long ends; then the record is looked at again
+ANSWER_SECONDS = 5  #: how much later than that the answer may come before the connection counts as dead
+PATIENCE_SECONDS = 60  #: how long a Redis that was reached once may stay away; a big file takes time to load
+RETRY_SECONDS = 0.1  #: first pause between two tries to reach it; doubles up to `RETRY_CEILING`
+RETRY_CEILING = 2.0
+
+
+class Watch:
+    """A reader of one task's events on a connection of its own. `async with` closes it."""
+
+    def __init__(self, store: Queries, open_reader: Callable[[], redis.asyncio.Redis], settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._open = open_reader
+        self._reader = open_reader()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._reader.aclose()
+
+    async def events(self, task: Task, after: str) -> AsyncIterator[Event]:
+        """Every event after `after`, as it comes, until the task is settled."""
+        while True:
+            # The record is read before the events: a settled task's events are all there.
+            batch = await self.read(task.task_id, after, block=not task.settled)
+            for event in batch:
+                yield event
+                after = event.id
+            if not batch and task.settled:
+                return
+            if not batch or any(tells_status(event) for event in batch):
+                task = await self.peek(task.task_id)
+
+    async def rest(self, task: Task, after: str, timeout: float | None) -> None:  # noqa: ASYNC109 as `wait` has it
+        """Return when the task is at rest; `WaitTimeout` after `timeout` seconds. The task goes on either way."""
+        try:
+            async with asyncio.timeout(timeout) as bound:
+                while not at_rest(task):
+                    batch = await self.read(task.task_id, after, block=True)
+                    after = batch[-1].id if batch else after
+                    if not batch or any(tells_status(event) for event in batch):
+                        task = await self.peek(task.task_id)
+        except TimeoutError:
+            if bound.expired() and timeout is not None:
+                raise WaitTimeout(task.task_id, task.status, timeout) from None
+            raise
+
+    async def peek(self, task_id: str) -> Task:
+        """The task's record; waits for a Redis that is away."""
+        task: Task = await self._patiently(lambda: self._store.peek(task_id))
+        return task
+
+    async def read(self, task_id: str, after: str, *, block: bool) -> tuple[Event, ...]:
+        """Events after `after`; none came where the answer is empty. Waits for a Redis that is away."""
+        events: tuple[Event, ...] = await self._patiently(lambda: self._read(task_id, after, block=block))
+        return events
+
+    async def _read(self, task_id: str, after: str, *, block: bool) -> tuple[Event, ...]:
+        # A server that vanished without a word answers nothing, ever: the client must not wait for ever either.
+        async with asyncio.timeout(BLOCK_MS / 1000 + ANSWER_SECONDS):
+            return await self._store.events(task_id, after, reader=self._reader, block_ms=BLOCK_MS if block else None)
+
+    async def _patiently(self, ask: Callable[[], Any]) -> Any:
+        until = time.monotonic() + PATIENCE_SECONDS
+        pause = RETRY_SECONDS
+        while True:
+            try:
+                with reachable(self._settings):
+                    return await ask()
+            except RedisUnreachable:
+                if time.monotonic() + pause > until:
+                    raise
+            await self._reader.aclose()
+            self._reader = self._open()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RETRY_CEILING)
+
+
+def tells_status(event: Event) -> bool:
+    """Whether the task's record may have another status after this event."""
+    return event.type.startswith(("task.", "run."))
+
+
+def at_rest(task: Task) -> bool:
+    """Whether nothing goes on by itself: the task has settled, or waits for a person."""
+    return task.settled or task.status is Status.WAITING
+
+
+def check_timeout(timeout: Any) -> float | None:
+    """Return a wait's bound in seconds; `BadInput` for what is none."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
+        raise BadInput(f"timeout {shorten(repr(timeout))} must be a number of seconds, 0 or more (None: no bound)")
+    return float(timeout)
