@@ -112,3 +112,8 @@ class Keys:
     def threads(self) -> str:
         """Set: ids of all threads that have checkpoints."""
         return self._key("ckpt")
+
+    # files
+    def files(self) -> list[str]:
+        """The file store's keys in the order in which its script expects them."""
+        return [self._key("files", part) for part in ("seq", "heads", "values", "order", "spaces", "expires")]

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 #: What `outrider demo` asks about the project's own documents.
 QUESTIONS: tuple[str, ...] = (
     "What does a bell carry?",
+    "Who rings a lost bell again?",
     "What happens when a lease runs out?",
-    "What does a cancel do to the descendants of a task?",
-    "How is a parent woken when its children have ended?",
-    "What never goes to Flower, to logs or into a message?",
-    "What is the capital of Mongolia?",
+    "What does a cancel raise first?",
+    "What does the saver store of list channels?",
 )
 
 PROMPT = f"""You answer one question from a folder of documents, with the tools search_documents and read_document.

@@ -37,8 +37,9 @@ _CODE = re.compile(
     r"\s*(?:@\w|(?:async |await |def |class |import |from |return|raise |yield |with |for |while |if |elif |else|try|"
     r"except|assert |pass\b).*|[\w.\[\]]+(?:: [\w\[\], |.]+)? [-+*/|]?= .*|[\w.]+\(.*|[\])}].*)"
 )
+_PROSE = re.compile(r"\s*#.*|.*[A-Za-z,] [a-z]+ [a-z].*|[\w ,'-]+[.:]")
 _ENDS = re.compile(
-    r"(?<![ (]e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<! vs\.)(?<! cf\.)(?<=[.!?])[\"')\]*_`]*(?=\s+[\"'(\[`*_]*[A-Z0-9])"
+    r"(?<![ (]e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<! vs\.)(?<! cf\.)(?<=[.!?])[\"')\]*_`]*(?=\s+(?:`|[\"'(\[*_]*[A-Z0-9]))"
 )
 _WHOLE = re.compile(r"[.!?:;|)\]}\"'`*_]$")
 _OUTSIDE = re.compile(r"^(?:(?:[-*+>#]|#:|\d+[.)]) +|[rRfFbBuU]?(?:\"\"\"|'''))|(?:\"\"\"|''')$")
@@ -156,8 +157,8 @@ def _blocks(passage: Passage) -> Iterator[tuple[_Kind, list[tuple[int, str]]]]:
     for number, line in enumerate(passage.lines, passage.start):
         fence = bool(_FENCE.match(line))
         fenced ^= fence
-        kind = _kind(passage.file, line, fenced=fenced)
         border = fence or bool(_RULE.fullmatch(line))
+        kind = _Kind.TEXT if border else _kind(passage.file, line, fenced=fenced)
         if block and (border or kind is not _Kind.TEXT or _ITEM.match(line)):
             yield _Kind.TEXT, block
             block = []
@@ -171,7 +172,7 @@ def _blocks(passage: Passage) -> Iterator[tuple[_Kind, list[tuple[int, str]]]]:
 
 def _kind(file: str, line: str, *, fenced: bool) -> _Kind:
     if file.endswith(".py"):
-        return _Kind.CODE if _CODE.fullmatch(line) else _Kind.TEXT
+        return _Kind.TEXT if _PROSE.fullmatch(line) and not _CODE.fullmatch(line) else _Kind.CODE
     if fenced:
         return _Kind.CODE
     return _Kind.HEADING if _HEADING.match(line) else _Kind.TEXT

@@ -98,9 +98,13 @@ def test_loaded_by_its_path_it_shares_the_modules_of_the_package(docs):
     assert not {"folder", "search", "citations", "frame", "terms", "tools"} & set(sys.modules)
 
 
-def test_the_questions_are_questions():
-    assert 4 <= len(agents.QUESTIONS) <= 6
-    assert all(question.endswith("?") for question in agents.QUESTIONS)
+@pytest.mark.parametrize("question", agents.QUESTIONS)
+async def test_the_project_s_own_documents_answer_the_demo_s_questions(question):
+    own = str(Path(__file__).parents[2] / "docs")
+    state = await agents.analyst(config(own)).ainvoke({"messages": [("user", question)]})
+    answer = state["messages"][-1].text
+    assert answer != NOT_ANSWERED
+    assert [verify(open_folder(own), one) for one in parse(answer)] == [None] * len(answer.split("\n"))
 
 
 class Stub(http.server.ThreadingHTTPServer):

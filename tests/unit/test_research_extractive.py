@@ -4,12 +4,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from outrider.examples.research.citations import parse, verify
-from outrider.examples.research.evidence import sentences
+from outrider.examples.research.evidence import answer, sentences
 from outrider.examples.research.extractive import NOT_ANSWERED, ExtractiveChatModel
 from outrider.examples.research.folder import open_folder
 from outrider.examples.research.frame import parse_counts, parse_passages, render_found, render_passages
 from outrider.examples.research.search import Found, Passage
-from outrider.examples.research.terms import terms
+from outrider.examples.research.terms import terms, words
 from outrider.examples.research.tools import document_tools
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40), min_size=1)
@@ -18,10 +18,10 @@ LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categori
 @pytest.fixture
 def tools(tmp_path):
     (tmp_path / "birds.md").write_text(
-        "# Birds of the river\n\nThe heron stands still in shallow water. It catches fish with its bill.\n\n"
+        "# Birds along the wide river\n\nThe heron stands still in shallow water. It catches fish with its bill.\n\n"
         "The kingfisher dives from a branch and\n  eats what it has caught.\n\n"
         "| bird | nest |\n| --- | --- |\n| osprey | a platform of sticks on a tall tree |\n\n"
-        "Does the grebe dance? Nobody has written how grebes dance.\n"
+        "Does the grebe dance on water? Nobody has written how grebes dance.\n"
     )
     (tmp_path / "nest.py").write_text(
         '"""Nests.\n\nA swallow builds its nest from mud.\n"""\n\nMUD_LIMIT = 40\n\n'
@@ -94,7 +94,63 @@ def test_what_the_documents_do_not_answer_is_said_and_nothing_else(tools, questi
 
 
 def test_a_question_in_a_document_is_no_answer(tools):
-    assert [one.quote for one in parse(ask(tools, "Does the grebe dance?"))] == ["Nobody has written how grebes dance."]
+    assert [one.quote for one in parse(ask(tools, "Does the grebe dance on water?"))] == [
+        "Nobody has written how grebes dance."
+    ]
+
+
+def test_a_heading_is_no_answer(tools):
+    assert ask(tools, "Which birds are along the wide river?") == NOT_ANSWERED
+
+
+def claims(question, *lines, file="a.md"):
+    counts = dict.fromkeys((word for word, _ in words(question)), 1)
+    return [one.quote for one in answer(question, [Passage(file, 1, lines)], counts, 20)]
+
+
+def test_a_sentence_that_says_it_twice_is_claimed_once():
+    assert claims("Do herons sleep?", "Herons sleep at night.", "", "herons sleep at night.") == [
+        "Herons sleep at night."
+    ]
+
+
+def test_a_definition_comes_before_a_mention():
+    mention, definition = "Frogs fear a hungry heron.", "A heron eats many frogs."
+    assert claims("What is a heron?", mention, "", definition)[0] == definition
+
+
+def test_words_that_stand_together_come_first():
+    assert (
+        claims("When does a lease run?", "Run a big lease here.", "", "A big lease runs here.")[0]
+        == "A big lease runs here."
+    )
+
+
+def test_a_short_sentence_comes_before_a_long_one():
+    long = "The heron sleeps " + "and dreams of many frogs in the river " * 9 + "until morning."
+    assert (
+        claims("Does the heron sleep?", long, "", "The heron sleeps until morning.")[0]
+        == "The heron sleeps until morning."
+    )
+
+
+@pytest.mark.parametrize(("file", "before"), [("a.py", ()), ("a.md", ("```",))])
+def test_prose_comes_before_code(file, before):
+    prose = "# The heron sleeps at night." if file == "a.py" else "The heron sleeps at night."
+    lines = [*before, "heron = sleeps(night)", *before, "", prose]
+    assert claims("heron sleeps", *lines, file=file)[0] == "The heron sleeps at night."
+
+
+def test_what_cannot_be_shown_is_not_quoted(tools, tmp_path):
+    (tmp_path / "odd.md").write_text("The dodo \x1b[31m walks on red land.\n\nThe dodo walks\u00a0on green land.\n")
+    assert "\x1b" not in tools["search_documents"].invoke({"query": "dodo"})
+    assert [one.quote for one in parse(ask(tools, "Where does the dodo walk?"))] == ["The dodo walks on green land."]
+
+
+def test_half_of_what_is_asked_is_not_enough():
+    assert claims("Does the heron sleep in winter?", "The heron sleeps at night.") == ["The heron sleeps at night."]
+    assert claims("Does the heron drive cars?", "The heron sleeps at night.") == []
+    assert claims("Does the heron sleep in winter in Norway?", "The heron sleeps at night.") == []
 
 
 def test_an_empty_folder_answers_nothing(tmp_path):

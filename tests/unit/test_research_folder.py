@@ -4,6 +4,7 @@ import threading
 import pytest
 
 from outrider.examples.research import folder as folders
+from outrider.examples.research import search as searching
 from outrider.examples.research.folder import DocumentFolder, FolderError, open_folder
 from outrider.examples.research.search import search, split
 
@@ -239,21 +240,36 @@ def test_the_index_is_kept_until_a_file_changes(folder, docs, monkeypatch):
 
 
 def test_runs_that_start_at_once_build_the_index_once(folder, monkeypatch):
-    read = []
-    lines = DocumentFolder.lines
-    monkeypatch.setattr(DocumentFolder, "lines", lambda self, name: read.append(name) or lines(self, name))
-    together = threading.Barrier(8)
+    second_is_there, read = threading.Event(), []
+    lock, lines = threading.Lock(), DocumentFolder.lines
 
-    def run():
-        together.wait()
-        search(folder, "heron")
+    class Door:
+        def __enter__(self):
+            if lock.locked():
+                second_is_there.set()
+            lock.acquire()
 
-    threads = [threading.Thread(target=run) for _ in range(8)]
+        def __exit__(self, *args):
+            lock.release()
+
+    def slow(self, name):
+        read.append(name)
+        assert second_is_there.wait(10), "nobody waits at the door while the index is built"
+        return lines(self, name)
+
+    monkeypatch.setattr(searching, "_building", Door())
+    monkeypatch.setattr(DocumentFolder, "lines", slow)
+    threads = [threading.Thread(target=search, args=(folder, "heron")) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(read) == 3
+
+
+def test_a_passage_is_found_by_the_heading_above_it(folder, docs):
+    (docs / "long.md").write_text("# Cormorants\n\n" + "They dry wings.\n\n" * 20)
+    assert len([one for one in search(folder, "cormorants").passages if one.file == "long.md"]) > 3
 
 
 def test_passages_hold_every_line_that_says_something_once():

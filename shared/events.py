@@ -1,0 +1,31 @@
+"""The events of a task's stream: an interface. Names and data may be added, never renamed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STEP: Final = "step"
+TOKENS: Final = "tokens"
+TOOL_STARTED: Final = "tool.started"
+TOOL_ENDED: Final = "tool.ended"
+PROGRESS: Final = "progress"
+CUSTOM: Final = "custom"
+DROPPED: Final = "dropped"
+
+#: Every type, and what its data holds.
+EVENTS: Final[dict[str, str]] = {
+    "task.submitted": "the task was written: `agent`, `title`",
+    "run.claimed": "a worker took the run: `worker`",
+    "run.given_back": "its worker shuts down; it goes on from its last step",
+    "run.lost": "its worker was not heard of; it goes on from its last step",
+    "task.waiting": "the run asks a person: `status`",
+    "task.cancelled": "the task was cancelled: `status`",
+    "task.settled": "the task has ended: `status`, `error_type`",
+    STEP: "a node of the graph has ended: `node`",
+    TOKENS: "a model wrote text: `text`, `node`, `message_id`",
+    TOOL_STARTED: "a tool was called: `name`, `id` of the call, `args` as text, cut",
+    TOOL_ENDED: "a tool has ended: `name`, `id`, `ok`",
+    PROGRESS: "the agent told how far it is: `done`, `total`, `fraction`, `note`",
+    CUSTOM: "the agent wrote to LangGraph's stream writer: `data`",
+    DROPPED: "events that came faster than they could be written: `count`",
+}

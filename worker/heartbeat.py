@@ -1,0 +1,93 @@
+"""Renewing the leases of a process: one thread with a loop and a client of its own, so that busy agents cannot stop it.
+
+It speaks for the agents' loop only while that loop still answers: a process whose loop hangs loses its claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+from redis.exceptions import RedisError
+
+from ..shared.connections import connect
+from ..shared.store import Store
+
+if TYPE_CHECKING:
+    from ..shared.settings import Settings
+    from .control import Held
+
+CHUNK = 500  #: claims that one script renews
+LEASES_OF_PATIENCE = 4  #: how long a loop may not answer before its claims are left to run out
+
+log = structlog.get_logger("outrider.worker")
+
+
+class Heartbeat:
+    """The heartbeat of one process. `start` and `stop` once each."""
+
+    def __init__(self, settings: Settings, held: Held, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings, self._held, self._loop = settings, held, loop
+        self._answered = time.monotonic()
+        self._stopping: asyncio.Event | None = None
+        self._own_loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="outrider-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for it."""
+        self._own_loop.call_soon_threadsafe(lambda: self._stopping and self._stopping.set())
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._own_loop) as own:
+            own.run(self._beats())
+
+    async def _beats(self) -> None:
+        self._stopping = asyncio.Event()
+        settings, failing = self._settings, False
+        async with connect(settings, size=1) as redis:
+            store = Store(redis, settings.namespace)
+            while not await _is_set(self._stopping, settings.heartbeat_seconds):
+                self._loop.call_soon_threadsafe(self._answer)
+                try:
+                    await self._beat(store)
+                except RedisError as error:
+                    if not failing:
+                        log.warning("heartbeat.failing", error=type(error).__name__)
+                    failing = True
+                else:
+                    if failing:
+                        log.info("heartbeat.back")
+                    failing = False
+
+    def _answer(self) -> None:
+        self._answered = time.monotonic()
+
+    async def _beat(self, store: Store) -> None:
+        silent = time.monotonic() - self._answered
+        if silent > LEASES_OF_PATIENCE * self._settings.lease_seconds:
+            log.error("heartbeat.loop_hangs", seconds=round(silent))
+            return
+        held = self._held.claims()
+        for at in range(0, len(held), CHUNK):
+            chunk = held[at : at + CHUNK]
+            renewed = await store.heartbeat(chunk, lease_ms=self._settings.lease_ms)
+            for (claim, _), good in zip(chunk, renewed, strict=True):
+                if not good:
+                    claim.mark_stale()
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, at most so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

@@ -1,0 +1,137 @@
+"""The worker: `celery -A outrider.worker.main worker`, on threads (the default) or prefork.
+
+Importing this gives the Celery app, for Flower too; agents, LangGraph and Redis come when a worker starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+# LangGraph reads it at import: checkpoints revive only classes that the graphs of a worker name.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+
+import click
+from celery import concurrency, signals
+from celery.concurrency.prefork import TaskPool as PreforkPool
+from celery.concurrency.thread import TaskPool as ThreadPool
+from click.core import ParameterSource
+from kombu import Exchange, Queue
+
+from ..shared.broker import make_app
+from ..shared.catalogue import Config
+from ..shared.errors import ConfigError
+from ..shared.log import set_up_logging
+from ..shared.queues import QUEUES
+from ..shared.settings import Settings
+from .remote import replace_commands
+from .shutdown import DrainLine, leave_at_next_signal, leave_by
+from .tasks import add_tasks
+
+if TYPE_CHECKING:
+    from .process import WorkerProcess
+
+CONCURRENCY = 250  #: threads, unless `-c` says otherwise
+CHILD_STARTS_SECONDS = 60.0  #: a prefork child imports LangGraph; Celery's 4 s are too short for several at once
+
+
+class Worker:
+    """The state of this worker: what its signals share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.config: Config | None = None
+        self.process: WorkerProcess | None = None
+        self.drain_line: DrainLine | None = None
+
+    def the_process(self) -> WorkerProcess:
+        """The process that executes, once it was started."""
+        if self.process is None:
+            raise ConfigError("no worker runs in this process: start one with `outrider worker`")
+        return self.process
+
+    def start_process(self, size: int) -> WorkerProcess:
+        """Start executing in this process."""
+        from .process import WorkerProcess  # noqa: PLC0415 LangGraph, that only those who execute need
+
+        if self.config is None:
+            raise ConfigError("no configuration was read before the worker's process")
+        self.process = WorkerProcess(self.settings, self.config, app, size)
+        self.process.start()
+        return self.process
+
+
+def _load_settings() -> Settings:
+    try:
+        return Settings.load()
+    except ConfigError as error:
+        sys.exit(f"outrider: {error}")
+
+
+worker = Worker(_load_settings())
+app = make_app(worker.settings)
+app.conf.worker_proc_alive_timeout = CHILD_STARTS_SECONDS
+add_tasks(app, worker.the_process)
+
+
+@signals.setup_logging.connect
+def _logging(**_: Any) -> None:
+    set_up_logging(worker.settings)
+
+
+@signals.celeryd_init.connect
+def _read_config(**_: Any) -> None:
+    try:
+        worker.config = Config.load(worker.settings.config)
+    except ConfigError as error:
+        # Celery swallows what a signal's receiver raises, but not this.
+        sys.exit(f"outrider: {error}")
+    names = dict.fromkeys((*QUEUES, *worker.config.queues()))
+    app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in names]
+    replace_commands(worker.settings)
+
+
+@signals.worker_init.connect
+def _choose_pool(sender: Any, **_: Any) -> None:
+    if not _given("pool"):
+        sender.pool_cls = ThreadPool
+    pool = concurrency.get_implementation(sender.pool_cls)
+    if issubclass(pool, PreforkPool):
+        worker.drain_line = DrainLine()
+    elif issubclass(pool, ThreadPool):
+        if not _given("concurrency"):
+            sender.concurrency = CONCURRENCY
+        worker.start_process(sender.concurrency)
+    else:
+        sys.exit(f"outrider: pool {pool.__module__} is not supported: use -P threads, or -P prefork for CPU-bound agents")
+
+
+def _given(option: str) -> bool:
+    """Whether an option of Celery's command line was given, rather than left at its default."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+@signals.worker_process_init.connect
+def _in_child(**_: Any) -> None:
+    if worker.drain_line is not None:
+        worker.start_process(1).drain_at_end_of(worker.drain_line.in_child())
+
+
+@signals.worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    leave_by(worker.settings.grace_seconds)
+    leave_at_next_signal()
+    if worker.drain_line is not None:
+        worker.drain_line.drain()
+    if worker.process is not None:
+        worker.process.drain()
+
+
+@signals.worker_shutdown.connect
+@signals.worker_process_shutdown.connect
+def _stop(**_: Any) -> None:
+    if worker.process is not None:
+        worker.process.stop()
+        worker.process = None

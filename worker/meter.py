@@ -1,0 +1,130 @@
+"""What the models of a run consume, and the limits on it: a callback that LangChain hands to every model and tool."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.outputs import ChatGeneration
+
+from ..shared import events
+from ..shared.records import Limits, Usage
+from .control import Stop
+from .progress import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from langchain_core.messages import BaseMessage
+    from langchain_core.outputs import LLMResult
+
+COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+class LimitReached(Exception):
+    """No further model call: a limit of the task is reached. The run ends whatever the agent makes of this."""
+
+
+class Meter(BaseCallbackHandler):
+    """Counts turns and tokens, stops the run at the top of the turn that a limit forbids, and tells of tools.
+
+    Limits are soft: the tools that the last turn asked for have finished by then.
+    """
+
+    run_inline = True  # in order, and before the model is called
+    raise_error = True  # a limit must reach the caller
+    ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
+
+    def __init__(
+        self,
+        before: Usage,
+        limits: Limits,
+        stop: Callable[[Stop], None],
+        emit: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._before, self._limits, self._stop, self._emit = before, limits, stop, emit
+        self._used = Usage()
+        self._lock = threading.Lock()  # sync nodes call models from threads
+        self._tools: dict[UUID, tuple[str, str]] = {}
+        self._models: dict[UUID, str] = {}
+
+    @property
+    def usage(self) -> Usage:
+        """Of the whole task, earlier runs included."""
+        return self._before.plus(self._used)
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],  # noqa: ARG002 LangChain's signature
+        **kwargs: Any,
+    ) -> None:
+        """Begin a turn, or refuse it."""
+        self._turn(serialized, **kwargs)
+
+    def on_llm_start(
+        self,
+        serialized: dict[str, Any],
+        prompts: list[str],  # noqa: ARG002 LangChain's signature
+        **kwargs: Any,
+    ) -> None:
+        """Begin a turn of a model without messages, or refuse it."""
+        self._turn(serialized, **kwargs)
+
+    def _turn(self, serialized: dict[str, Any] | None, *, run_id: UUID, **kwargs: Any) -> None:
+        with self._lock:
+            used, limits = self.usage, self._limits
+            if limits.max_turns is not None and used.turns >= limits.max_turns:
+                self._refuse(Stop.LIMIT_TURNS)
+            if limits.max_tokens is not None and used.total_tokens >= limits.max_tokens:
+                self._refuse(Stop.LIMIT_TOKENS)
+            self._used = self._used.plus(Usage(turns=1))
+        name = (kwargs.get("metadata") or {}).get("ls_model_name") or (serialized or {}).get("name")
+        self._models[run_id] = str(name or "unknown")
+
+    def _refuse(self, limit: Stop) -> None:
+        # The exception alone could be swallowed by the agent's own `except`.
+        self._stop(limit)
+        raise LimitReached(limit.value)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Count the tokens of a turn."""
+        model = self._models.pop(run_id, "unknown")
+        for batch in response.generations:
+            for generation in batch:
+                if isinstance(generation, ChatGeneration):
+                    self._count(model, generation.message)
+
+    def _count(self, model: str, message: BaseMessage) -> None:
+        usage = getattr(message, "usage_metadata", None)
+        if not usage:
+            return
+        counts = {name: int(usage.get(name) or 0) for name in COUNTS}
+        named = message.response_metadata.get("model_name")
+        with self._lock:
+            self._used = self._used.plus(Usage(**counts, by_model={str(named or model): counts}))
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
+        """Forget a turn that failed; it counts as one."""
+        self._models.pop(run_id, None)
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
+        """Tell that a tool was called."""
+        name = str(kwargs.get("name") or (serialized or {}).get("name") or "tool")
+        call_id = str(kwargs.get("tool_call_id") or run_id)
+        self._tools[run_id] = (name, call_id)
+        self._emit(events.TOOL_STARTED, {"name": name, "id": call_id, "args": arguments(input_str)})
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Tell that a tool has ended."""
+        self._tool_ended(run_id, ok=getattr(output, "status", "success") != "error")
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
+        """Tell that a tool has failed."""
+        self._tool_ended(run_id, ok=False)
+
+    def _tool_ended(self, run_id: UUID, *, ok: bool) -> None:
+        name, call_id = self._tools.pop(run_id, ("tool", str(run_id)))
+        self._emit(events.TOOL_ENDED, {"name": name, "id": call_id, "ok": ok})

@@ -1,0 +1,122 @@
+"""How a run can end, as values, and what each means for the record and for Celery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..shared.statuses import EndedAs, Phase, RunStatus, Status
+from ..shared.text import clean, clip
+from ..shared.transitions import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..shared.records import Interrupt, Usage
+
+MAX_ERROR = 10_000  #: characters of an error's message in the record
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The agent came to its end."""
+
+    result: str  #: JSON text
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The agent asks a person."""
+
+    interrupts: tuple[Interrupt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The agent ended in an error, or a limit of turns or tokens ended it."""
+
+    type: str
+    message: str
+    result: str | None = None  #: JSON text: what it had so far
+
+    @classmethod
+    def by(cls, error: BaseException) -> Failed:
+        """Name an error by its own type, with its message made safe and short."""
+        return cls(type(error).__name__, _message(error))
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """Its working time was over."""
+
+    seconds: float
+    result: str | None = None  #: JSON text: what it had so far
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """The worker shuts down: the run is pending again and goes on elsewhere, from its last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The record was cancelled while this process held the run, or before."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotOurs:
+    """There was nothing to do: a doubled or late bell, or a claim that was replaced."""
+
+
+Outcome: TypeAlias = Finished | Paused | Failed | TimedOut | GivenBack | Cancelled | NotOurs
+Settled: TypeAlias = Finished | Paused | Failed | TimedOut
+
+
+def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
+    """What the store writes for an outcome. `usage` is the whole task's."""
+    match outcome:
+        case Finished(result):
+            return Ending(
+                RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=result, usage=usage, events=events
+            )
+        case Paused(interrupts):
+            return Ending(
+                RunStatus.SUCCESS,
+                EndedAs.PAUSED,
+                Status.WAITING,
+                Phase.ASKING,
+                interrupts,
+                usage=usage,
+                events=events,
+            )
+        case TimedOut(seconds, result):
+            return Ending(
+                RunStatus.TIMEOUT,
+                EndedAs.TIMED_OUT,
+                Status.TIMEOUT,
+                result=result,
+                error_type="timeout",
+                error_message=f"its working time of {seconds:g} s is over (raise limits.timeout_seconds)",
+                usage=usage,
+                events=events,
+            )
+        case Failed(kind, message, result):
+            return Ending(
+                RunStatus.ERROR,
+                EndedAs.FAILED,
+                Status.ERROR,
+                result=result,
+                error_type=kind,
+                error_message=message,
+                usage=usage,
+                events=events,
+            )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 an agent's exception may fail at being shown
+        text = "(the error cannot be shown as text)"
+    return clip(clean(text), MAX_ERROR)

@@ -1,0 +1,175 @@
+"""One worker process: the loop that all its runs share, and what runs beside them.
+
+Made in the process that executes: in the main one for threads, in each child for prefork, after the fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+from redis.backoff import ExponentialBackoff
+from redis.asyncio.retry import Retry
+from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from ..shared import catalogue
+from ..shared.broker import ring
+from ..shared.connections import connect
+from ..shared.store import Store
+from .agents import Agents
+from .control import Held
+from .durability import allow_graphs_without_checkpoints
+from .executor import JobExecutor
+from .heartbeat import Heartbeat
+from .listener import listen
+from .runner import Runner
+from .shutdown import leave_by
+from .sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from celery import Celery
+
+    from ..shared.catalogue import Config, Published
+    from ..shared.records import Bell
+    from ..shared.settings import Settings
+    from .outcomes import Outcome
+
+# A restart of Redis takes seconds; a run that is at work sits it out.
+PATIENCE = Retry(ExponentialBackoff(cap=2, base=0.05), 12, (RedisConnectionError, BusyLoadingError))
+PUBLISH_SECONDS = 2.0  #: pause between two tries to publish the catalogue while Redis is away
+
+T = TypeVar("T")
+
+log = structlog.get_logger("outrider.worker")
+
+
+class WorkerProcess:
+    """Executes runs. `start` once; `run` from any number of threads; `drain`, then `stop`."""
+
+    def __init__(self, settings: Settings, config: Config, app: Celery, concurrency: int) -> None:
+        self.settings = settings
+        self.worker_id = f"{socket.gethostname()}:{os.getpid()}"
+        self.draining = False
+        self._config, self._app = config, app
+        self._agents = Agents(config.agents, config.folder)
+        self._held = Held()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(JobExecutor(concurrency))
+        self._bells = ThreadPoolExecutor(1, thread_name_prefix="outrider-bells")
+        self._thread = threading.Thread(target=self._serve, name="outrider-loop", daemon=True)
+        self._stopping = asyncio.Event()
+        self._ready: asyncio.Future[Runner] = self._loop.create_future()
+        self._main: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the loop; loading the agents goes on while this returns, and the first runs wait for it."""
+        allow_graphs_without_checkpoints()
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._live())
+        while not self._main.done():
+            # An agent that calls `sys.exit()` leaves the loop with it: its own run has the error, the others go on.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_until_complete(self._main)
+        with suppress(RuntimeError):
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+    async def _live(self) -> None:
+        settings = self.settings
+        async with connect(settings) as redis:
+            redis.set_retry(PATIENCE)
+            store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
+            runner = Runner(settings, redis, store, self._agents, self._held, self.worker_id)
+            heartbeat = Heartbeat(settings, self._held, self._loop)
+            heartbeat.start()
+            beside = [
+                self._loop.create_task(listen(settings, store.keys, self._held)),
+                self._loop.create_task(Sweeper(settings, store, self._ring_off_loop).run()),
+            ]
+            try:
+                published = await asyncio.to_thread(self._load)
+                self._ready.set_result(runner)
+                beside.append(self._loop.create_task(_publish(store, published)))
+                await self._stopping.wait()
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+                await asyncio.to_thread(heartbeat.stop)
+
+    def _load(self) -> list[Published]:
+        self._config.apply_env()
+        published = self._agents.warm()
+        for agent in published:
+            if agent.broken:
+                log.error("agent.broken", agent=agent.name, reason=agent.broken)
+        return published
+
+    async def _ring_off_loop(self, bell: Bell) -> None:
+        await self._loop.run_in_executor(self._bells, ring, self._app, bell)
+
+    def run(self, task_id: str, run_id: str) -> Outcome:
+        """Answer one bell, in the thread or the child that Celery gave it; blocks until the run's code has ended."""
+        return self._wait(self._run(task_id, run_id))
+
+    async def _run(self, task_id: str, run_id: str) -> Outcome:
+        runner = await asyncio.shield(self._ready)
+        return await runner.run(task_id, run_id)
+
+    def ring(self, task_id: str, run_id: str) -> None:
+        """Ring for a run that this process does not finish, from a thread that may block."""
+        bell = self._wait(self._bell(task_id, run_id))
+        if bell is not None:
+            ring(self._app, bell)
+
+    async def _bell(self, task_id: str, run_id: str) -> Bell | None:
+        store = (await asyncio.shield(self._ready)).store
+        run = await store.get_run(run_id)
+        return None if run is None else store.bell(await store.peek(task_id), run)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def drain(self) -> None:
+        """Give back every run after its present step, and start none. From any thread, also in a signal handler."""
+        self.draining = True
+        self._loop.call_soon_threadsafe(self._held.drain)
+
+    def drain_at_end_of(self, pipe: int) -> None:
+        """Drain when the other end of a pipe is closed, and leave at the end of the grace period."""
+
+        def closed() -> None:
+            self._loop.remove_reader(pipe)
+            os.close(pipe)
+            self.drain()
+            leave_by(self.settings.grace_seconds)
+
+        self._loop.call_soon_threadsafe(self._loop.add_reader, pipe, closed)
+
+    def stop(self) -> None:
+        """End the loop, once no job waits on it."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._bells.shutdown()
+
+
+async def _publish(store: Store, published: list[Published]) -> None:
+    """Tell submitters what this worker knows; Redis may not be up yet."""
+    while True:
+        try:
+            await catalogue.publish(store.redis, store.keys, published)
+        except RedisError as error:
+            log.warning("catalogue.not_published", error=type(error).__name__)
+            await asyncio.sleep(PUBLISH_SECONDS)
+        else:
+            return

@@ -1,0 +1,61 @@
+"""Celery's `revoke` and `terminate`, as monitors and `celery control` send them, made to cancel runs.
+
+Celery's own do nothing useful on threads, and kill whole children on prefork. Also they would make workers throw a
+run's bells away, whatever its record says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery.worker.control import Panel
+from redis.exceptions import RedisError
+
+from ..shared.connections import connect
+from ..shared.errors import OutriderError
+from ..shared.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..shared.settings import Settings
+
+log = structlog.get_logger("outrider.worker")
+
+
+def replace_commands(settings: Settings) -> None:
+    """Put our commands in the place of Celery's, for this process."""
+
+    def revoke(state: Any, task_id: str | list[str], *_: Any, **__: Any) -> dict[str, str]:
+        run_ids = [task_id] if isinstance(task_id, str) else list(task_id)
+        dispatcher = state.consumer.event_dispatcher
+
+        def told(run_id: str) -> None:
+            dispatcher.send("task-revoked", uuid=run_id, terminated=True, signum=None, expired=False)
+
+        # The consumer's thread must not wait for Redis.
+        threading.Thread(target=lambda: asyncio.run(_cancel(settings, run_ids, told)), daemon=True).start()
+        return {"ok": f"cancelling {', '.join(run_ids)}"}
+
+    def terminate(state: Any, _signal: Any, task_id: str | list[str], **_: Any) -> dict[str, str]:
+        return revoke(state, task_id)
+
+    Panel.data["revoke"] = revoke
+    Panel.data["terminate"] = terminate
+
+
+async def _cancel(settings: Settings, run_ids: Iterable[str], told: Callable[[str], None]) -> None:
+    try:
+        async with connect(settings, size=1) as redis:
+            store = Store(redis, settings.namespace)
+            for run_id in run_ids:
+                run = await store.get_run(run_id)
+                task = None if run is None else await store.peek(run.task_id)
+                # A run that is over leaves its task alone: that may be at work on the next one.
+                if task is not None and task.run_id == run_id and (await store.cancel(task.task_id)).outcome == "cancelled":
+                    told(run_id)
+    except (RedisError, OutriderError) as error:
+        log.warning("revoke.failed", run_ids=list(run_ids), error=type(error).__name__)

@@ -1,0 +1,68 @@
+"""Being told to stop: give everything back within the grace period, and go, whatever does not stop.
+
+Celery waits for its threads without limit and ignores a second SIGTERM. What is abandoned here has its lease: another
+worker takes it up when that runs out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+from billiard.process import active_children
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+EXIT_CODE = 1  #: of a process that left something behind
+
+log = structlog.get_logger("outrider.worker")
+
+
+def leave_by(seconds: float) -> None:
+    """Leave the process at the latest after so long. It may be gone before that, of itself."""
+    timer = threading.Timer(seconds, leave_now, kwargs={"why": f"the grace period of {seconds:g} s is over"})
+    timer.daemon = True
+    timer.start()
+
+
+def leave_at_next_signal() -> None:
+    """Leave at once when told to stop a second time. Called in the main thread."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        leave_now(why=f"a second {signal.Signals(number).name}")
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, leave)
+
+
+def leave_now(*, why: str) -> None:
+    """End this process and the children that it started, at once."""
+    log.warning("worker.leaves", why=why)
+    for child in active_children():
+        os.kill(child.pid, signal.SIGKILL)
+    os._exit(EXIT_CODE)
+
+
+class DrainLine:
+    """How prefork children hear of a drain: a pipe made before the fork, that nobody writes to.
+
+    When the main process closes its end, or dies, every child sees the end of the file.
+    """
+
+    def __init__(self) -> None:
+        self.hear, self._hold = os.pipe()
+
+    def in_child(self) -> int:
+        """Give the end to listen on; the child lets go of the other, so that only the main process holds it."""
+        os.close(self._hold)
+        return self.hear
+
+    def drain(self) -> None:
+        """Tell all children. A second call does nothing."""
+        if self._hold >= 0:
+            os.close(self._hold)
+            self._hold = -1

@@ -1,0 +1,110 @@
+"""The sweeper: leases that ran out, and bells that nobody answered. Any number of processes may sweep.
+
+Each change is one of the store's transitions, so what two sweepers find together is done once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import structlog
+from redis.exceptions import RedisError
+
+from ..shared.broker import BrokerUnreachable
+from ..shared.context import Claim
+from ..shared.errors import UnknownTask
+from ..shared.statuses import EndedAs, RunStatus, Status
+from ..shared.store import SWEEP_PAGE
+from ..shared.transitions import Ending, Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from ..shared.records import Bell, Run, Task
+    from ..shared.settings import Settings
+    from ..shared.store import Store
+
+log = structlog.get_logger("outrider.sweeper")
+
+
+class Sweeper:
+    """Sweeps in a process's loop; `ring` sends a bell off the loop."""
+
+    def __init__(self, settings: Settings, store: Store, ring: Callable[[Bell], Awaitable[None]]) -> None:
+        self._settings, self._store, self._ring = settings, store, ring
+
+    async def run(self) -> None:
+        """Sweep for ever. Redis or the broker may go away meanwhile."""
+        pause, failing = self._settings.sweep_seconds, False
+        await asyncio.sleep(pause * random.random())  # noqa: S311 no secret: workers that start together spread out
+        while True:
+            try:
+                while await self.sweep():
+                    pass
+            except (RedisError, BrokerUnreachable) as error:
+                if not failing:
+                    log.warning("sweep.failing", error=type(error).__name__)
+                failing = True
+            else:
+                failing = False
+            await asyncio.sleep(pause)
+
+    async def sweep(self) -> bool:
+        """Sweep once; whether there is more to do at once."""
+        due = await self._store.sweep(lease_ms=self._settings.lease_ms)
+        done = await self._each(due.lost, self._take_lost) + await self._each(due.overdue, self._ring_overdue)
+        return done > 0 and max(len(due.lost), len(due.overdue)) >= SWEEP_PAGE
+
+    async def _each(
+        self, members: Iterable[tuple[str, str]], deal: Callable[[Task, Run], Awaitable[bool]]
+    ) -> int:
+        done = 0
+        for task_id, run_id in members:
+            try:
+                task = await self._store.peek(task_id)
+            except UnknownTask:
+                task = None
+            run = await self._store.get_run(run_id)
+            if task is None or run is None:
+                await self._store.forget_member(task_id, run_id)
+                done += 1
+            else:
+                done += await deal(task, run)
+        return done
+
+    async def _take_lost(self, task: Task, run: Run) -> bool:
+        facts = Facts.of(task)
+        outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
+        if outcome == "released":
+            log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
+            await self._ring(self._store.bell(task, run))
+        elif outcome == "exhausted":
+            lost = await self._store.settle(
+                facts, Claim(task.task_id, run.run_id, run.epoch, run.token or ""), _worker_lost(run), only_expired=True
+            )
+            log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
+            return lost
+        return outcome == "released"
+
+    async def _ring_overdue(self, task: Task, run: Run) -> bool:
+        if not await self._store.ring_again(Facts.of(task), run.run_id):
+            return False
+        log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
+        await self._ring(self._store.bell(task, run))
+        return True
+
+
+def _worker_lost(run: Run) -> Ending:
+    attempts = run.attempt + 1
+    return Ending(
+        RunStatus.ERROR,
+        EndedAs.LOST,
+        Status.ERROR,
+        error_type="WorkerLost",
+        error_message=(
+            f"its worker was not heard of any more, in each of {attempts} attempt{'s' if attempts > 1 else ''}; the last "
+            f"was {run.worker} (was it killed, out of memory? OUTRIDER_MAX_ATTEMPTS sets how many are made)"
+        ),
+    )

@@ -1,0 +1,71 @@
+"""Celery's entry points. The job's thread only waits; how a run ended is told in Celery's own words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+from celery.exceptions import Ignore, Retry
+from kombu.exceptions import OperationalError
+
+from ..shared.broker import TASK_NAMES, BrokerUnreachable
+from ..shared.statuses import RunKind
+from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from celery import Celery, Task
+
+    from .outcomes import Outcome
+    from .process import WorkerProcess
+
+log = structlog.get_logger("outrider.worker")
+
+
+class AgentFailed(Exception):
+    """An agent's run did not end well. Carries the type of its error and nothing else: monitors show it."""
+
+
+def add_tasks(app: Celery, process: Callable[[], WorkerProcess]) -> None:
+    """Register the tasks; `process` gives the worker process when the first bell comes."""
+
+    @app.task(name=TASK_NAMES[RunKind.AGENT], bind=True, throws=(AgentFailed,), ignore_result=True)
+    def run(self: Task, task_id: str, run_id: str) -> None:
+        _tell(self, run_id, _answer(process(), task_id, run_id))
+
+
+def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
+    outcome = GivenBack() if process.draining else process.run(task_id, run_id)
+    if isinstance(outcome, GivenBack):
+        try:
+            process.ring(task_id, run_id)
+        except BrokerUnreachable as error:
+            log.warning("bell.not_rung", run_id=run_id, error=str(error))  # a sweeper will
+    return outcome
+
+
+def _tell(task: Task, run_id: str, outcome: Outcome) -> None:
+    """End the Celery task as the run ended. Never raised inside an `except`: monitors would show what it handled."""
+    match outcome:
+        case Finished() | Paused():
+            return
+        case GivenBack():
+            raise Retry(message="given back")
+        case Failed(kind):
+            raise AgentFailed(kind)
+        case TimedOut():
+            raise AgentFailed("timeout")
+        case Cancelled():
+            _tell_revoked(task, run_id)
+            raise Ignore
+        case NotOurs():
+            raise Ignore
+
+
+def _tell_revoked(task: Task, run_id: str) -> None:
+    """Tell monitors that a run was cancelled."""
+    try:
+        task.send_event("task-revoked", retry=False, terminated=True, signum=None, expired=False)
+    except (OperationalError, OSError) as error:
+        log.warning("revoked.not_told", run_id=run_id, error=type(error).__name__)

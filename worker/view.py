@@ -1,0 +1,83 @@
+"""What a run shows while it is streamed: its state, its questions, and what becomes events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage
+
+from ..shared import events
+from ..shared.messages import agent_input
+from ..shared.records import Interrupt
+from ..shared.text import plain
+from .agents import Shape
+from .progress import custom, tokens
+from .results import result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langgraph.pregel import Pregel
+    from langgraph.types import StreamMode
+
+    from ..shared.catalogue import AgentEntry
+    from ..shared.transitions import Claimed
+
+INTERRUPT = "__interrupt__"
+
+
+class View:
+    """Takes what a graph streams. One per run, used on the loop."""
+
+    def __init__(self, emit: Callable[[str, dict[str, Any]], None]) -> None:
+        self._emit = emit
+        self._values: Any = None
+        self._output_keys: str | list[str] | tuple[str, ...] = ()
+        self.began = False  #: whether there is a state to read
+        self.interrupts: tuple[Interrupt, ...] | None = None  #: what it asks a person; `None` where it does not stop
+        self.modes: list[StreamMode] = ["updates", "values", "custom"]
+
+    def input_for(self, agent: Pregel[Any, Any, Any, Any], claimed: Claimed, entry: AgentEntry) -> dict[str, Any]:
+        """The graph's input for a run, the same for every attempt; `BadInput` where the text has no place."""
+        shape = Shape.of(agent)
+        self._output_keys = agent.output_channels  # type: ignore[assignment]  # a sequence of names, or one name
+        if shape.has_messages:
+            self.modes.append("messages")
+        return agent_input(
+            claimed.input,
+            claimed.run.run_id,
+            claimed.task.agent,
+            text_key=entry.input,
+            has_messages=shape.has_messages,
+        )
+
+    def take(self, mode: str, payload: Any) -> None:
+        """Take one piece of the stream."""
+        match mode:
+            case "values":
+                self._values, self.began = payload, True
+            case "updates":
+                self._take_updates(payload)
+            case "messages":
+                message, metadata = payload
+                # Only what a model writes, piece by piece; results of tools are told as such.
+                if isinstance(message, AIMessage) and (data := tokens(message, metadata.get("langgraph_node", ""))):
+                    self._emit(events.TOKENS, data)
+            case "custom":
+                self._emit(events.CUSTOM, custom(payload))
+
+    def _take_updates(self, payload: dict[str, Any]) -> None:
+        for node, update in payload.items():
+            if node == INTERRUPT:
+                asked = {question.id: Interrupt(id=question.id, value=plain(question.value)) for question in update}
+                known = {question.id: question for question in self.interrupts or ()}
+                self.interrupts = tuple({**known, **asked}.values())
+            elif not node.startswith("__"):
+                self._emit(events.STEP, {"node": node})
+
+    def result(self, limit: int) -> str:
+        """The result as JSON text, at most `limit` bytes."""
+        values = self._values
+        if isinstance(values, dict):
+            values = {key: value for key, value in values.items() if key != INTERRUPT}
+        return result_of(values, self._output_keys, limit)
