@@ -8,6 +8,7 @@ so a list that grew, or lost its front, shares all other segments with its earli
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,14 +36,13 @@ _CARRIERS = (Send, Overwrite)
 class _Item(NamedTuple):
     digest: bytes
     size: int
-    frame: bytes | None  #: None where the item was recognised and not serialised again
 
 
 class _Seen(NamedTuple):
     message: BaseMessage  #: held, so that its id() stays its own
-    state: tuple[Any, Any]  #: a copy of its fields: a message that was changed in place is serialised again
-    digest: bytes
-    size: int
+    fields: Any  #: a copy: a message that was changed in place is serialised again
+    extra: Any
+    item: _Item
 
 
 def _plain(value: Any) -> Any:
@@ -107,11 +107,17 @@ class Cells:
         def swap(part: Any) -> Any:
             if type(part) is not list or not part or type(part[0]) in _NUMBERS or type(part[0]) in _CARRIERS:
                 return part
-            items = [self._item(serde, item) for item in part]
+            frames: dict[bytes, bytes] = {}
+            items = [self._item(serde, item, frames) for item in part]
             if sum(item.size for item in items) < INLINE:
                 return part
             first = len(names)
-            names.extend(self._segments(serde, part, items, pool, fresh))
+            for start, end in _cuts(items):
+                name = _hash(b"".join([item.digest for item in items[start:end]]))
+                names.append(name)
+                if name not in fresh and (pool, name) not in self._stored:
+                    run = zip(items[start:end], part[start:end], strict=True)
+                    fresh[name] = _pack(b"".join([frames.get(item.digest) or _frame(serde, it) for item, it in run]))
             return {_mark(names[0]): [first, len(names)]}
 
         if type(value) not in _SCALARS:
@@ -136,38 +142,26 @@ class Cells:
 
         return _swap(_load(serde, cell[end:]), swap)
 
-    def _item(self, serde: SerializerProtocol, item: Any) -> _Item:
-        seen = self._seen.get(id(item))
-        if seen is not None and seen.state == (item.__dict__, item.__pydantic_extra__):
-            return _Item(seen.digest, seen.size, None)
-        frame = _frame(serde, item)
-        digest = blake2b(frame, digest_size=DIGEST).digest()
-        self._see(item, digest, len(frame))
-        return _Item(digest, len(frame), frame)
+    def _item(self, serde: SerializerProtocol, value: Any, frames: dict[bytes, bytes]) -> _Item:
+        """Name one item of a list. What had to be serialised for that goes into `frames`."""
+        seen = self._seen.get(id(value))
+        if seen is not None and seen.fields == value.__dict__ and seen.extra == value.__pydantic_extra__:
+            return seen.item
+        frame = _frame(serde, value)
+        item = _Item(_hash(frame), len(frame))
+        frames[item.digest] = frame
+        self._see(value, item)
+        return item
 
-    def _see(self, item: Any, digest: bytes, size: int) -> None:
-        if not self._remember or not isinstance(item, BaseMessage):
+    def _see(self, value: Any, item: _Item) -> None:
+        if not self._remember or not isinstance(value, BaseMessage):
             return
-        self._seen.pop(id(item), None)
-        try:
-            state = (_plain(item.__dict__), _plain(item.__pydantic_extra__))
-        except TypeError:
-            return
+        self._seen.pop(id(value), None)
         if len(self._seen) >= REMEMBERED:
             del self._seen[next(iter(self._seen))]
-        self._seen[id(item)] = _Seen(item, state, digest, size)
-
-    def _segments(
-        self, serde: SerializerProtocol, part: list[Any], items: list[_Item], pool: str, fresh: dict[bytes, bytes]
-    ) -> list[bytes]:
-        names: list[bytes] = []
-        for start, end in _cuts(items):
-            name = blake2b(b"".join([item.digest for item in items[start:end]]), digest_size=DIGEST).digest()
-            names.append(name)
-            if name not in fresh and (pool, name) not in self._stored:
-                frames = [items[at].frame or _frame(serde, part[at]) for at in range(start, end)]
-                fresh[name] = _pack(b"".join(frames))
-        return names
+        # Fields that hold more than plain data are not remembered: a change in them could not be noticed.
+        with suppress(TypeError):
+            self._seen[id(value)] = _Seen(value, _plain(value.__dict__), _plain(value.__pydantic_extra__), item)
 
     def _items(self, serde: SerializerProtocol, segment: bytes) -> list[Any]:
         raw, at, items = _unpack(segment), 0, []
@@ -175,7 +169,7 @@ class Cells:
             start = at + 1 + raw[at] + 4
             end = start + int.from_bytes(raw[start - 4 : start])
             item = serde.loads_typed((raw[at + 1 : start - 4].decode(), raw[start:end]))
-            self._see(item, blake2b(raw[at:end], digest_size=DIGEST).digest(), end - at)
+            self._see(item, _Item(_hash(raw[at:end]), end - at))
             items.append(item)
             at = end
         return items
@@ -195,6 +189,10 @@ def _cuts(items: list[_Item]) -> list[tuple[int, int]]:
     if start < len(items):
         cuts.append((start, len(items)))
     return cuts
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST).digest()
 
 
 def _mark(name: bytes) -> str:
