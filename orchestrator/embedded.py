@@ -20,6 +20,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from ..shared.errors import ConfigError
+from .children import tied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +29,6 @@ OLDEST: Final = (6, 2)
 READY_SECONDS: Final = 60  # a big append-only file is read before the server answers
 PORT_TRIES: Final = 5
 LOOK_SECONDS: Final = 0.01
-
-# Linux ends the server when the thread that started it ends, also by kill -9. The call must be made in the
-# child; a small Python that becomes the server does it, since code between fork and exec may deadlock in a
-# process with threads. The parent may be gone before the call: then nobody would send the signal.
-_TIED: Final = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 def find_server() -> Path:
@@ -146,10 +137,8 @@ class EmbeddedRedis:
             "maxmemory-policy": "noeviction",
         }
         command = [str(self._program), *(word for name, value in options.items() for word in (f"--{name}", value))]
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
         self._process = subprocess.Popen(
-            command,
+            tied(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

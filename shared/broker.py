@@ -35,6 +35,9 @@ def make_app(settings: Settings) -> Celery:
     """The Celery app of one namespace. It connects at the first bell."""
     app = Celery("outrider", broker=settings.broker, set_as_current=False)
     app.conf.update(
+        # Celery would let CELERY_BROKER_URL go before what our settings say.
+        broker_read_url=settings.broker,
+        broker_write_url=settings.broker,
         task_ignore_result=True,
         task_acks_late=False,  # the record decides who works; a bell has done its work when it was heard
         task_default_queue=SUBAGENTS,
@@ -88,4 +91,4 @@ def ring(app: Celery, bell: Bell) -> None:
                 kwargsrepr="{}",
             )
     except (OperationalError, OSError) as error:
-        raise BrokerUnreachable(app.conf.broker_url, str(error)) from None
+        raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None

@@ -1,0 +1,92 @@
+"""The demo's answers: printed with their citations, each of which is looked up in the documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...examples.research.citations import parse, verify
+from .console import as_text, complain, console, on_terminal, visible
+from .endings import DONE, ENDED_BADLY, tell_ending
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...examples.research.citations import Citation
+    from ...examples.research.folder import DocumentFolder
+    from ...shared.records import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One question with its task, and the citations of its answer with what is wrong with each (`None`: nothing)."""
+
+    question: str
+    task: Task
+    citations: tuple[tuple[Citation, str | None], ...]
+
+    @property
+    def text(self) -> str:
+        """The answer; empty where there is none."""
+        return as_text(self.task.result) if self.task.result is not None else ""
+
+
+def read_answers(questions: Sequence[str], tasks: Sequence[Task], folder: DocumentFolder) -> list[Answer]:
+    """The tasks' answers, their citations checked against the documents."""
+    answers = []
+    for question, task in zip(questions, tasks, strict=True):
+        cited = parse(task.result) if isinstance(task.result, str) else []
+        answers.append(Answer(question, task, tuple((one, verify(folder, one)) for one in cited)))
+    return answers
+
+
+def as_json(answers: Sequence[Answer]) -> dict[str, Any]:
+    """The demo's JSON."""
+    return {
+        "task_id": answers[0].task.task_id,
+        "report": "\n\n".join(f"## {answer.question}\n\n{answer.text}" for answer in answers),
+        "citations": [citation.json() for answer in answers for citation, _ in answer.citations],
+        "tasks": [answer.task.to_json() for answer in answers],
+        "wakes": 0,
+    }
+
+
+def print_answers(answers: Sequence[Answer]) -> None:
+    """Print each answer under its question: claims with where they stand."""
+    for answer in answers:
+        print()
+        if on_terminal():
+            _print_styled(answer)
+        else:
+            print(f"## {answer.question}\n\n{answer.text}")
+    count = sum(len(answer.citations) for answer in answers)
+    print(f"\n{count} citations, {count - len(_faults(answers))} of them stand in the documents word for word.")
+
+
+def judge(answers: Sequence[Answer]) -> int:
+    """The exit code; what went wrong is said on stderr."""
+    failed = [answer.task for answer in answers if answer.task.status != "success"]
+    for task in failed:
+        tell_ending(task)
+    faults = _faults(answers)
+    for citation, fault in faults:
+        complain(f"citation {citation.file}:{citation.line} is not verified: {fault}")
+    return ENDED_BADLY if failed or faults else DONE
+
+
+def _faults(answers: Sequence[Answer]) -> list[tuple[Citation, str]]:
+    return [(citation, fault) for answer in answers for citation, fault in answer.citations if fault]
+
+
+def _print_styled(answer: Answer) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    screen = console()
+    screen.print(Text(visible(answer.question), "bold"))
+    if not answer.citations:
+        screen.print(Padding(Text(visible(answer.text), "dim"), (0, 0, 0, 2)))
+    for citation, fault in answer.citations:
+        mark = ("✗ ", "red") if fault else ("✓ ", "green")
+        place = (f"  {visible(citation.file)}:{citation.line}", "cyan")
+        screen.print(Padding(Text.assemble(mark, visible(citation.claim), place), (0, 0, 0, 2)))

@@ -1,0 +1,57 @@
+"""`outrider cancel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...shared.errors import UnknownTask
+from ...shared.ids import check_id
+from .console import complain, print_json, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...shared.transitions import Cancelled
+
+EPILOG = """\b
+Examples:
+  outrider cancel 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10
+  outrider list --status pending --json | jq -r '.tasks[].task_id' | xargs outrider cancel --json"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("cancel", epilog=EPILOG)(cancel)
+
+
+def cancel(
+    task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks to end.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: [{task_id, outcome, status}].")] = False,
+) -> int:
+    """End tasks now. One that had ended keeps its status, and the answer says which."""
+    for task_id in task_ids:
+        check_id(task_id)
+    answers, unknown = run(_cancel(task_ids))
+    for error in unknown:
+        complain(str(error))
+    if as_json:
+        print_json([{"task_id": one.task_id, "outcome": one.outcome, "status": one.status.value} for one in answers])
+    else:
+        for one in answers:
+            print(f"{one.task_id}\t{one.outcome}\t{one.status}")
+    return 2 if unknown else 0
+
+
+async def _cancel(task_ids: Sequence[str]) -> tuple[list[Cancelled], list[UnknownTask]]:
+    from ..client import Outrider
+
+    answers, unknown = [], []
+    async with Outrider() as outrider:
+        for task_id in task_ids:
+            try:
+                answers.append(await outrider.cancel(task_id))
+            except UnknownTask as error:
+                unknown.append(error)
+    return answers, unknown

@@ -1,0 +1,127 @@
+"""`outrider demo`: the research example, on a Redis and a worker of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...shared.errors import BadInput
+from .console import complain, print_json, run, visible
+from .endings import ENDED_BADLY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...shared.records import Task
+    from .board import Board
+    from .stage import Stage
+
+EPILOG = """\b
+Examples:
+  outrider demo
+  outrider demo --docs ./handbook --question "How are releases made?"
+  outrider demo --model openai:gpt-5-mini --json"""
+
+AGENT = "analyst"
+TASK_SECONDS = 300  #: working time of one question
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("demo", epilog=EPILOG)(demo)
+
+
+def demo(
+    docs: Annotated[str | None, typer.Option(metavar="DIR", help="A folder of .md, .txt, .rst and .py files.")] = None,
+    question: Annotated[str | None, typer.Option(help="Ask this alone.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="PROVIDER:MODEL", help="Else an offline one, by extraction.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: {task_id, report, citations, tasks, wakes}.")
+    ] = False,
+) -> int:
+    """Ask questions about documents; see tasks queue, work, and answer with citations.
+
+    It starts a Redis (unless the environment names one) and a worker of its own, and ends them. Without --docs the
+    questions are about this project's own documents.
+    """
+    from ...examples.research.folder import FolderError, open_folder
+    from .answers import as_json as answers_as_json
+    from .answers import judge, print_answers, read_answers
+
+    if question is not None and not question.strip():
+        raise BadInput("--question is empty: ask something")
+    try:
+        folder = open_folder(docs)
+    except FolderError as error:
+        raise BadInput(str(error)) from None
+    if not folder.listing().documents:
+        raise BadInput(f"--docs {folder.root} has no .md, .txt, .rst or .py file: give another folder")
+    configurable = {"docs": str(folder.root)} if docs else {}
+    configurable |= {"model": model} if model else {}
+    questions, tasks = run(_ask(question, configurable, quiet=as_json))
+    answers = read_answers(questions, tasks, folder)
+    if as_json:
+        print_json(answers_as_json(answers))
+    else:
+        print_answers(answers)
+    return judge(answers)
+
+
+async def _ask(question: str | None, configurable: dict[str, str], *, quiet: bool) -> tuple[Sequence[str], list[Task]]:
+    """Submit the questions, show their tasks until all have ended; what each of them came to."""
+    from pathlib import Path
+
+    from ...examples import research
+    from .board import Board
+    from .stage import Stage
+
+    async with Stage(Path(research.__file__).with_name("langgraph.json"), concurrency=4) as stage:
+        from ...examples.research.agents import QUESTIONS
+
+        questions = [question] if question else QUESTIONS
+        board = Board(questions, quiet=quiet)
+        with board.showing():
+            tasks = await _all(stage, board, configurable)
+        if any(task.status != "success" for task in tasks):
+            _tell_log(stage)
+    return questions, tasks
+
+
+async def _all(stage: Stage, board: Board, configurable: dict[str, str]) -> list[Task]:
+    import asyncio
+
+    outrider = stage.outrider
+    limits = {"timeout_seconds": TASK_SECONDS}
+    submitted = [
+        await outrider.submit(AGENT, row.question, title=row.question, configurable=configurable, limits=limits)
+        for row in board.rows
+    ]
+
+    async def follow(number: int, task_id: str) -> Task:
+        async for event in outrider.follow(task_id):
+            board.event(number, event)
+        return await outrider.get(task_id)
+
+    following = asyncio.gather(*(follow(number, one.task_id) for number, one in enumerate(submitted)))
+    ending = asyncio.create_task(stage.worker_ended())
+    try:
+        await asyncio.wait((following, ending), return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            return following.result()
+        _tell_log(stage)
+        complain(f"the demo's worker ended by itself, with exit code {ending.result()}")
+        raise typer.Exit(ENDED_BADLY)
+    finally:
+        following.cancel()
+        ending.cancel()
+        await asyncio.gather(following, ending, return_exceptions=True)
+
+
+def _tell_log(stage: Stage) -> None:
+    complain("the log of the demo's worker ends with:")
+    for text in stage.log():
+        print(f"  {visible(text)}", file=sys.stderr)

@@ -1,0 +1,96 @@
+"""`outrider`: the verbs, and what an error looks like. Nothing heavy is imported before a verb runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...shared.errors import OutriderError, RedisUnreachable, WaitTimeout
+from . import cancel, demo, follow, show, submit, tasks, worker
+from .console import complain
+from .endings import BAD_USE, INTERRUPTED, TIMED_OUT, UNREACHABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXITS = (
+    "Exit codes: 0 done · 1 ended as error, timeout or cancelled · 2 bad use, unknown id or a refusal · "
+    "3 cannot reach Redis · 4 --wait met a question · 5 --wait-timeout passed, the task goes on"
+)
+
+app = typer.Typer(
+    name="outrider",
+    help="Background agents on Celery and Redis: hand work over, look at it, wait for it, end it.",
+    epilog=EXITS,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+for verb in (submit, tasks, show, follow, cancel, worker, demo):
+    verb.register(app)
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 typer hands the option's value over
+    if asked:
+        from importlib.metadata import version
+
+        print(version("outrider"))
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _outrider(
+    context: typer.Context,
+    _version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(BAD_USE)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry a command line out; the exit code. Errors become one line on stderr."""
+    try:
+        code = app(list(arguments), prog_name="outrider", standalone_mode=False)
+        sys.stdout.flush()
+    except OutriderError as error:
+        complain(str(error))
+        return _exit_code(error)
+    except BrokenPipeError:
+        # Whoever read has enough. The interpreter must not try to flush the rest on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        return INTERRUPTED
+    except _USAGE as error:
+        complain(_told(error))
+        return BAD_USE
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _exit_code(error: OutriderError) -> int:
+    if isinstance(error, RedisUnreachable):
+        return UNREACHABLE
+    return TIMED_OUT if isinstance(error, WaitTimeout) else BAD_USE
+
+
+#: The common base of errors in the use of options and arguments; it has no public name.
+_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def _told(error: Exception) -> str:
+    """A usage error in one line, with where to read on."""
+    message = getattr(error, "format_message", error.__str__)()
+    path = getattr(getattr(error, "ctx", None), "command_path", "outrider")
+    return f"{' '.join(message.split()).rstrip('.')} (see `{path} --help`)"

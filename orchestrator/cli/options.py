@@ -1,0 +1,86 @@
+"""Reading what stands on the command line: durations, pairs, files of JSON, text from stdin."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...shared.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def seconds(option: str, value: str | None) -> float | None:
+    """Seconds of a duration such as `90s`, `30m`, `1h30m`, or of a bare number of seconds."""
+    if value is None:
+        return None
+    text = value.strip().lower()
+    text = f"{text}s" if re.fullmatch(r"\d+(\.\d+)?", text) else text
+    if not _DURATION.fullmatch(text):
+        raise BadInput(f"{option} {value!r}: must be a duration such as 90s, 30m or 1h30m")
+    return sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+
+
+def pairs(option: str, values: Sequence[str] | None) -> dict[str, str]:
+    """The pairs `key=value` as an object; a key that comes again replaces the one before."""
+    found = {}
+    for value in values or ():
+        key, equals, text = value.partition("=")
+        if not (key and equals):
+            raise BadInput(f"{option} {value!r}: must be key=value")
+        found[key] = text
+    return found
+
+
+def json_object(option: str, value: str | None, max_bytes: int) -> dict[str, Any] | None:
+    """The object that `@file` holds, or that stands there as JSON itself."""
+    if value is None:
+        return None
+    text = _read(option, value[1:], max_bytes) if value.startswith("@") else value
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{option} {_short(value)}: is not JSON: {error} (give @file.json, or an object)") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"{option} {_short(value)}: holds a {type(found).__name__}, must hold an object")
+    return found
+
+
+def text_or_stdin(value: str, max_bytes: int) -> str:
+    """The text, or where it is `-` what stdin gives. One byte more than allowed is read, so that too much is seen."""
+    if value != "-":
+        return value
+    return sys.stdin.buffer.read(max_bytes + 1).decode(errors="surrogateescape")
+
+
+def _read(option: str, name: str, max_bytes: int) -> str:
+    path = Path(name).expanduser()
+    try:
+        # A pipe in the file's place would else block for ever.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{option} @{name}: is no regular file")
+            data = file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{option} @{name}: cannot be read: {reason}") from None
+    if len(data) > max_bytes:
+        raise BadInput(f"{option} @{name}: has more than OUTRIDER_MAX_INPUT_BYTES = {max_bytes:,} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{option} @{name}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 60 else f"{value[:59]}…")  # noqa: PLR2004 what fits into one line

@@ -1,0 +1,140 @@
+"""`outrider show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...shared.errors import BadInput
+from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
+from .endings import ENDED_BADLY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from ...shared.records import Run, Task
+
+EPILOG = """\b
+Examples:
+  outrider show 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10
+  outrider show 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10 --result > answer.md
+  outrider show 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10 --transcript | less"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("show", epilog=EPILOG)(show)
+
+
+def show(
+    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
+    transcript: Annotated[bool, typer.Option("--transcript", help="Its conversation too.")] = False,
+    result: Annotated[bool, typer.Option("--result", help="The result alone, whole.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: the task, with --transcript its messages.")
+    ] = False,
+) -> int:
+    """Show a task: its record, its runs, what it asks, its result."""
+    if transcript and result:
+        raise BadInput("--result prints the result alone: leave out --transcript")
+    task, messages = run(_read(task_id, with_messages=transcript))
+    if result:
+        return _print_result(task, as_json=as_json)
+    if as_json:
+        print_json(task.to_json() | ({"messages": _as_dicts(messages)} if transcript else {}))
+        return 0
+    _print_facts(task)
+    if transcript:
+        from .transcript import print_transcript
+
+        print_transcript(messages)
+    elif task.result is not None:
+        print()
+        print_text(as_text(task.result))
+    return 0
+
+
+async def _read(task_id: str, *, with_messages: bool) -> tuple[Task, Sequence[BaseMessage]]:
+    from ..client import Outrider
+
+    async with Outrider() as outrider:
+        task = await outrider.get(task_id)
+        messages = (await outrider.state(task_id)).get("messages", []) if with_messages else []
+    return task, messages
+
+
+def _print_result(task: Task, *, as_json: bool) -> int:
+    if as_json:
+        print_json(task.result)
+    elif task.result is not None:
+        print_text(as_text(task.result))
+    if task.result is None:
+        complain(f"task {task.task_id} has no result: it is {task.status}")
+        return ENDED_BADLY
+    return 0
+
+
+def _as_dicts(messages: Sequence[BaseMessage]) -> Any:
+    from langchain_core.messages import messages_to_dict
+
+    from ...shared.text import plain
+
+    return plain(messages_to_dict(messages))
+
+
+def _facts(task: Task) -> list[tuple[str, str]]:
+    """What is known of a task, by name; what does not apply is left out."""
+    limits = ", ".join(f"{name} {value:g}" for name, value in task.limits if value is not None)
+    usage = task.usage
+    counts = f"{usage.total_tokens} tokens ({usage.input_tokens} in, {usage.output_tokens} out), {usage.turns} turns"
+    facts = {
+        "task": task.task_id,
+        "agent": task.agent,
+        "title": task.title if task.title != task.agent else "",
+        "status": f"{task.status}/{task.phase}" if task.phase else task.status.value,
+        "attempt": f"{task.attempt}" if task.attempt else "",
+        "parent": task.parent_id or "",
+        "created": clock(task.created_at),
+        "updated": clock(task.updated_at),
+        "stopped": clock(task.stopped_at) if task.stopped_at else "",
+        "limits": limits,
+        "usage": counts if usage.turns else "",
+        "metadata": ", ".join(f"{key}={as_text(value)}" for key, value in task.metadata.items()),
+        "error": f"{task.error.type}: {task.error.message}" if task.error else "",
+    }
+    rows = [(name, text) for name, text in facts.items() if text]
+    return rows + [("question", f"{one.id}: {as_text(one.value)}") for one in task.interrupts]
+
+
+def _run_facts(run: Run) -> str:
+    times = [clock(moment) if moment else "-" for moment in (run.started_at, run.ended_at)]
+    parts = [
+        run.run_id,
+        f"{run.kind} {run.status}" + (f" ({run.ended_as})" if run.ended_as else ""),
+        f"attempt {run.attempt}",
+        f"queue {run.queue}",
+        f"worker {run.worker or '-'}",
+        f"{times[0]} to {times[1]}",
+    ]
+    return ", ".join(parts)
+
+
+def _print_facts(task: Task) -> None:
+    rows = [*_facts(task), *(("run", _run_facts(run)) for run in task.runs or ())]
+    if not on_terminal():
+        for name, text in rows:
+            print(f"{name}\t{visible(' '.join(text.split()))}")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        style = STYLES.get(task.status, "") if name == "status" else "red" if name == "error" else ""
+        table.add_row(name, Text(visible(text), style))
+    console().print(table)

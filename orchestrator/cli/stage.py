@@ -1,0 +1,100 @@
+"""What the demo works on: a Redis and a worker process, both ended with it whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from ...shared.connections import connect
+from ...shared.ids import new_token
+from ...shared.settings import Settings, redis_is_named
+from ..children import tied
+from ..client import Outrider
+from ..embedded import EmbeddedRedis
+
+END_SECONDS = 10  #: a worker that was told to end has so long
+LOG_LINES = 30  #: of the worker's log, shown where it failed
+
+
+class Stage:
+    """An open client in a namespace of its own, a worker for it, and a Redis unless the environment names one.
+
+    `async with` starts them and ends them; what the namespace held is deleted.
+    """
+
+    def __init__(self, config: Path, *, concurrency: int) -> None:
+        self._config, self._concurrency = config, concurrency
+        self._exit = AsyncExitStack()
+        self._folder = Path()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="outrider-demo-")))
+            url = Settings.load().redis_url if redis_is_named() else stack.enter_context(EmbeddedRedis()).url
+            namespace = f"demo-{new_token()}"
+            # Its bells go through Redis too: another broker may have one set of queues for all namespaces.
+            settings = Settings.load(redis_url=url, broker_url=url, namespace=namespace, config=str(self._config))
+            self.outrider = await stack.enter_async_context(Outrider(settings))
+            await self.outrider.list(limit=0)  # a Redis out of reach is told before a worker starts
+            if redis_is_named():
+                stack.push_async_callback(self._clean, settings)
+            self._worker = await self._start(settings)
+            stack.push_async_callback(self._end)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._exit.aclose()
+
+    async def worker_ended(self) -> int:
+        """Wait for the worker's end; its exit code. It has no reason to end by itself."""
+        return await self._worker.wait()
+
+    def log(self) -> list[str]:
+        """The last lines that the worker wrote."""
+        return self._log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self._log.is_file() else []
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "worker.log"
+
+    async def _start(self, settings: Settings) -> asyncio.subprocess.Process:
+        command = [sys.executable, "-m", "outrider.worker", "--pool", "threads", "-c", str(self._concurrency)]
+        named = {
+            "OUTRIDER_REDIS_URL": settings.redis_url,
+            "OUTRIDER_BROKER_URL": settings.broker_url,
+            "OUTRIDER_NAMESPACE": settings.namespace,
+            "OUTRIDER_CONFIG": settings.config,
+        }
+        with self._log.open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                *tied(command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                env=os.environ | named,
+                # Ctrl-C goes to a terminal's whole group: the demo ends its worker itself.
+                process_group=0,
+            )
+
+    async def _end(self) -> None:
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                self._worker.send_signal(how)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._worker.wait(), END_SECONDS)
+                return
+
+    @staticmethod
+    async def _clean(settings: Settings) -> None:
+        """Delete what the namespace holds: nobody would ever look for it."""
+        async with connect(settings) as redis:
+            async for key in redis.scan_iter(match=f"{{{settings.namespace}}}:*", count=1000):
+                await redis.unlink(key)

@@ -1,0 +1,157 @@
+"""`outrider submit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...shared.errors import BadInput, WaitTimeout
+from . import options
+from .console import as_text, complain, on_terminal, print_json, print_text, run
+from .endings import QUESTION, TIMED_OUT, exit_code, tell_ending
+
+if TYPE_CHECKING:
+    from ...shared.records import Task
+    from ..client import Outrider
+    from ..submit import Submitted
+
+EPILOG = """\b
+Examples:
+  outrider submit researcher "What changed in the last release?" --wait
+  outrider submit researcher "Summarise this" --timeout 30m --max-turns 20 --state @files.json
+  cat brief.md | outrider submit researcher - --follow
+  outrider submit researcher "Nightly report" --idempotency-key report-2026-03-01 --metadata team=docs --json"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("submit", epilog=EPILOG)(submit)
+
+
+def submit(
+    agent: Annotated[str, typer.Argument(help="The agent's name in langgraph.json.")],
+    text: Annotated[str, typer.Argument(help="What it shall do; - reads it from stdin.")],
+    timeout: Annotated[str | None, typer.Option(help="Working time it may take: 90s, 30m, 1h30m.")] = None,
+    max_turns: Annotated[int | None, typer.Option(help="Model calls it may make.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Input and output tokens it may use.")] = None,
+    title: Annotated[str | None, typer.Option(help="What people see of it in lists and in Flower.")] = None,
+    metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
+    state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
+    context: Annotated[str | None, typer.Option(metavar="@FILE", help="The runs' context, an object of JSON.")] = None,
+    queue: Annotated[str | None, typer.Option(help="The queue of its runs.")] = None,
+    idempotency_key: Annotated[str | None, typer.Option(help="The same key again gives the same task.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
+    wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Hand a task to an agent; print the task's id.
+
+    With --json: {task_id, run_id, status, created, notes}, with --wait the whole task besides, with --follow its
+    events as JSON lines.
+    """
+    seconds = options.seconds("--wait-timeout", wait_timeout)
+    if follow and (wait or seconds is not None):
+        raise BadInput("--follow watches until the end: leave out --wait and --wait-timeout")
+    limits = {
+        "timeout_seconds": options.seconds("--timeout", timeout),
+        "max_turns": max_turns,
+        "max_tokens": max_tokens,
+    }
+    from ..client import Outrider
+
+    client = Outrider()
+    bound = client.settings.max_input_bytes
+    arguments: dict[str, Any] = {
+        "agent": agent,
+        "text": options.text_or_stdin(text, bound),
+        "limits": {name: value for name, value in limits.items() if value is not None},
+        "title": title,
+        "metadata": options.pairs("--metadata", metadata),
+        "state": options.json_object("--state", state, bound),
+        "context": options.json_object("--context", context, bound),
+        "queue": queue,
+        "idempotency_key": idempotency_key,
+    }
+    if follow:
+        return _follow(client, arguments, as_json=as_json)
+    return run(_submit(client, arguments, waits=wait or seconds is not None, bound=seconds, as_json=as_json))
+
+
+async def _submit(
+    client: Outrider, arguments: dict[str, Any], *, waits: bool, bound: float | None, as_json: bool
+) -> int:
+    async with client as outrider:
+        submitted = await outrider.submit(**arguments)
+        _tell(submitted, quiet=as_json)
+        if not waits:
+            if as_json:
+                print_json(submitted.to_json())
+            return 0
+        code = 0
+        try:
+            with _spinner(submitted.task_id):
+                task = await outrider.wait(submitted.task_id, bound)
+        except WaitTimeout as error:
+            complain(str(error))
+            task, code = await outrider.get(submitted.task_id), TIMED_OUT
+        if as_json:
+            print_json(_whole(submitted, task))
+        elif not code:
+            _print_ending(task)
+        return code or exit_code(task)
+
+
+def _follow(client: Outrider, arguments: dict[str, Any], *, as_json: bool) -> int:
+    from .watching import watch
+
+    async def begin(outrider: Outrider) -> str:
+        submitted = await outrider.submit(**arguments)
+        _tell(submitted, quiet=as_json)
+        if as_json:
+            print_json(submitted.to_json(), lines=True)
+        return submitted.task_id
+
+    return watch(client, begin, as_json=as_json)
+
+
+def _tell(submitted: Submitted, *, quiet: bool) -> None:
+    """Print the id at once, so that it is known whatever comes; the notes go to stderr."""
+    if not quiet:
+        print(submitted.task_id, flush=True)
+    for note in submitted.notes:
+        complain(note)
+    if not submitted.created:
+        complain(f"task {submitted.task_id} was submitted before with this idempotency key")
+
+
+def _whole(submitted: Submitted, task: Task) -> dict[str, Any]:
+    """The task, with what the submit answered; where both have a key, the task's is newer."""
+    return {**submitted.to_json(), **task.to_json()}
+
+
+def _print_ending(task: Task) -> None:
+    if exit_code(task) == QUESTION:
+        for question in task.interrupts:
+            print_text(f"question {question.id}: {as_text(question.value)}")
+    elif task.result is not None and exit_code(task) == 0:
+        print_text(as_text(task.result))
+    tell_ending(task)
+
+
+class _spinner:  # noqa: N801 used as the function it stands for
+    """Something that turns on a terminal while one waits; nothing in a pipe."""
+
+    def __init__(self, task_id: str) -> None:
+        from .console import console
+
+        self._status = console().status(f"task {task_id} works; Ctrl-C leaves it alone") if on_terminal() else None
+
+    def __enter__(self) -> None:
+        if self._status:
+            self._status.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()

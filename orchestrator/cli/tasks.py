@@ -1,0 +1,78 @@
+"""`outrider list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...shared.statuses import Status  # noqa: TC001 typer reads it
+from .console import STYLES, clock, complain, console, on_terminal, print_json, run, visible
+
+if TYPE_CHECKING:
+    from ...shared.records import Page, Task
+
+EPILOG = """\b
+Examples:
+  outrider list --status running --status waiting
+  outrider list --agent researcher --limit 10 --json"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("list", epilog=EPILOG)(tasks)
+
+
+def tasks(
+    status: Annotated[list[Status] | None, typer.Option("--status", help="Only this status; repeatable.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only tasks of this agent.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many at most, 0 to 1000.")] = 50,
+    before: Annotated[
+        str | None, typer.Option("--before", help="Only tasks older than this one: the next page.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: {tasks, more, next}.")] = False,
+) -> int:
+    """List tasks, newest first."""
+    page = run(_page(status or [], agent, limit, before))
+    if as_json:
+        print_json(page.to_json())
+        return 0
+    if on_terminal() and page.tasks:
+        _print_table(page)
+    else:
+        for task in page.tasks:
+            print("\t".join((task.task_id, _status(task), task.agent, clock(task.created_at), visible(task.title))))
+    filtered = bool(status or agent or before)
+    if page.more:
+        complain(f"there are more: outrider list --before {page.next}" if page.next else "there are some: --limit 0")
+    elif not page.tasks:
+        complain("no task matches" if filtered else "no tasks yet: outrider submit AGENT TEXT")
+    return 0
+
+
+async def _page(status: list[Status], agent: str | None, limit: int, before: str | None) -> Page:
+    from ..client import Outrider
+
+    async with Outrider() as outrider:
+        return await outrider.list(status=status, agent=agent, limit=limit, before=before)
+
+
+def _status(task: Task) -> str:
+    return f"{task.status}/{task.phase}" if task.phase else task.status.value
+
+
+def _print_table(page: Page) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("task", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("agent")
+    table.add_column("created", no_wrap=True)
+    table.add_column("title", overflow="ellipsis", no_wrap=True)
+    for task in page.tasks:
+        title = "" if task.title == task.agent else visible(task.title)
+        status = Text(_status(task), STYLES.get(task.status, ""))
+        table.add_row(task.task_id, status, task.agent, clock(task.created_at), Text(title))
+    console().print(table)

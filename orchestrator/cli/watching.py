@@ -1,0 +1,100 @@
+"""Watching a task: its events as JSON lines, as plain lines, or live on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from .console import as_text, complain, on_terminal, print_json, print_text, run, visible
+from .endings import exit_code, tell_ending
+from .wording import Texts, line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
+
+    from ...shared.records import Event, Task
+    from ..client import Outrider
+
+
+class View(Protocol):
+    """What shows a task's events."""
+
+    def event(self, event: Event) -> None:
+        """Show one event."""
+
+    def end(self, task: Task) -> None:
+        """Show how the task ended."""
+
+
+class JsonLines:
+    """One event per line, and nothing else."""
+
+    def event(self, event: Event) -> None:
+        """Print it."""
+        print_json(event.to_json(), lines=True)
+
+    def end(self, task: Task) -> None:
+        """Print nothing: the last event says it."""
+
+
+class Lines:
+    """One line per event, for pipes and logs; what a model writes is put together first."""
+
+    def __init__(self) -> None:
+        self._texts = Texts()
+
+    def event(self, event: Event) -> None:
+        """Print its line, after what a model wrote before it."""
+        for text in self._texts.add(event):
+            print(f"{_time(event)}  text      {visible(text)}", flush=True)
+        if words := line(event):
+            print(f"{_time(event)}  {visible(words)}", flush=True)
+
+    def end(self, task: Task) -> None:
+        """Print the result."""
+        if task.result is not None:
+            print()
+            print_text(as_text(task.result))
+
+
+def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[str]], *, as_json: bool) -> int:
+    """Show the task that `begin` names until it has ended; the exit code. Ctrl-C detaches."""
+    watched: list[str] = []
+
+    async def follow() -> int:
+        async with client as outrider:
+            task_id = await begin(outrider)
+            watched.append(task_id)
+            first = await outrider.get(task_id)
+            with _view(first, as_json=as_json) as view:
+                async for event in outrider.follow(task_id):
+                    view.event(event)
+            task = await outrider.get(task_id)
+            view.end(task)
+            if not as_json:
+                tell_ending(task)
+            return exit_code(task)
+
+    try:
+        return run(follow())
+    except KeyboardInterrupt:
+        if not watched:
+            raise
+        complain(f"detached: task {watched[0]} goes on (outrider follow {watched[0]})")
+        return 0
+
+
+def _view(task: Task, *, as_json: bool) -> AbstractContextManager[View]:
+    from contextlib import nullcontext
+
+    if as_json:
+        return nullcontext(JsonLines())
+    if not on_terminal():
+        return nullcontext(Lines())
+    from .live import LiveView
+
+    return LiveView(task)
+
+
+def _time(event: Event) -> str:
+    return f"{event.at.astimezone():%H:%M:%S}"

@@ -1,0 +1,79 @@
+"""The events of a task in words: one line each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...shared import events
+from ...shared.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...shared.records import Event
+
+Data: TypeAlias = dict[str, Any]
+
+WIDTH = 500  #: characters of a line, beyond which it is cut
+
+
+def line(event: Event) -> str | None:
+    """The event's line: what it is, then what it says. `None` for a part of a model's text."""
+    if event.type == events.TOKENS:
+        return None
+    what, words = WORDING.get(event.type, (event.type, _json))
+    return f"{event.data.get('status', what):<8}  {one_line(words(event.data), WIDTH)}".rstrip()
+
+
+def progress(data: Data) -> str:
+    """How far a run is: `3/10 note`, or `30 % note`."""
+    done, total = data.get("done"), data.get("total")
+    far = f"{done:g}/{total:g}" if total is not None and done is not None else f"{data.get('fraction') or 0:.0%}"
+    return f"{far} {data.get('note') or ''}".rstrip()
+
+
+class Texts:
+    """Puts what models write together again: a text is whole when something else happens."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._message: str | None = None
+
+    @property
+    def current(self) -> str:
+        """The text that is being written."""
+        return "".join(self._parts)
+
+    def add(self, event: Event) -> Iterator[str]:
+        """Take an event in; the text that it ended, in one line, if it ended one."""
+        same = event.type == events.TOKENS and event.data.get("message_id") == self._message
+        if self._parts and not same:
+            if whole := one_line(self.current, WIDTH):
+                yield whole
+            self._parts.clear()
+        if event.type == events.TOKENS:
+            self._message = event.data.get("message_id")
+            self._parts.append(str(event.data.get("text", "")))
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
+#: What a line begins with (where the event tells a status, that stands there), and the words that follow.
+WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
+    "task.submitted": ("pending", lambda data: str(data.get("title", ""))),
+    "task.waiting": ("waiting", lambda _: "for a person's answer"),
+    "task.cancelled": ("cancelled", lambda _: ""),
+    "task.settled": ("settled", lambda data: data.get("error_type") or ""),
+    "run.claimed": ("running", lambda data: f"on {data.get('worker')}"),
+    "run.given_back": ("pending", lambda _: "its worker shuts down; it goes on from its last step"),
+    "run.lost": ("pending", lambda _: "its worker was lost; it goes on from its last step"),
+    events.STEP: ("step", lambda data: str(data.get("node", ""))),
+    events.TOOL_STARTED: ("tool", lambda data: f"{data.get('name')} {data.get('args') or ''}"),
+    events.TOOL_ENDED: ("tool", lambda data: f"{data.get('name')} {'done' if data.get('ok', True) else 'failed'}"),
+    events.PROGRESS: ("progress", progress),
+    events.CUSTOM: ("custom", lambda data: _json(data.get("data"))),
+    events.DROPPED: ("dropped", lambda data: f"{data.get('count')} events that came too fast to be kept"),
+}

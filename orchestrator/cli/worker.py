@@ -1,0 +1,64 @@
+"""`outrider worker`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ...shared.errors import BadInput
+
+EPILOG = """\b
+Examples:
+  outrider worker
+  outrider worker -Q subagents,parents -c 100
+  outrider worker --pool prefork -c 4"""
+
+
+class Pool(StrEnum):
+    """How a worker carries runs out."""
+
+    THREADS = "threads"
+    PREFORK = "prefork"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("worker", epilog=EPILOG)(worker)
+
+
+def worker(
+    queues: Annotated[
+        str | None,
+        typer.Option("-Q", "--queues", help="Queues, with commas between; else all, with those of langgraph.json."),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("-c", "--concurrency", min=1, help="Runs at a time: 250, or with prefork one per core."),
+    ] = None,
+    pool: Annotated[Pool, typer.Option("--pool", help="prefork is for agents that keep a core busy.")] = Pool.THREADS,
+) -> None:
+    """Carry tasks out, until it is told to stop: this process becomes the worker."""
+    from ...shared.catalogue import Config
+    from ...shared.settings import Settings
+
+    Config.load(Settings.load().config)
+    count = concurrency or (250 if pool is Pool.THREADS else os.cpu_count() or 1)
+    command = [sys.executable, "-m", "outrider.worker", "-c", str(count), "--pool", pool.value]
+    if queues is not None:
+        command += ["-Q", ",".join(_names(queues))]
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606 the pid stays, so that it takes the signals
+
+
+def _names(queues: str) -> list[str]:
+    from ...shared.ids import is_name
+
+    names = [name.strip() for name in queues.split(",")]
+    for name in names:
+        if not is_name(name):
+            raise BadInput(f"-Q {queues!r}: {name!r} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+    return names
