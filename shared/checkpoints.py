@@ -17,6 +17,7 @@ from .checkpoint_cells import Cells
 from .checkpoint_reader import CheckpointReader, config_of
 from .checkpoint_records import ASIDE, entry, every_key, owner_of, read_record, thread_keys, write_record
 from .errors import BadInput, ClaimLost, OutriderError
+from .family import CURSOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -100,10 +101,21 @@ class RedisSaver(CheckpointReader):
                     yield entry(channel, version)
                     yield self._cells.write(self.serde, values[channel], keys.pool, fresh)
 
-        head = [thread_id, ns, owner_of(ns, metadata.get("parents")), checkpoint["id"]]
+        cursor = self._cursor(ns, metadata, values)
+        head = [thread_id, ns, owner_of(ns, metadata.get("parents")), checkpoint["id"], cursor]
         if await self._store("put", keys, head, cells) >= self._keep + SLACK:
             await self._prune_old(thread_id, ns)
         return config_of(thread_id, ns, checkpoint["id"])
+
+    def _cursor(self, ns: str, metadata: CheckpointMetadata, values: dict[str, Any]) -> Part:
+        """The last notification that a checkpoint holds: the record learns of it in the same step.
+
+        It is what the run was given, once its input is saved, or what the parents' middleware took in since.
+        """
+        if self._claim is None or ns:
+            return ""
+        taken = self._claim.inbox_to if metadata.get("source") == "input" else 0
+        return max(taken, int(values.get(CURSOR) or 0)) or ""
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from .records import Run, Task
+    from .records import Bell, Run, Task
+    from .store import Store
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Claim:
     run_id: str
     epoch: int  #: raised at every claim and cancel; a write with another one is refused
     token: str  #: random, compared for equality together with the epoch
+    inbox_to: int = 0  #: last notification in the run's input: in the saved state as soon as the input is
     stale: bool = False  #: a write was refused: this claim was replaced
     on_stale: Callable[[], None] | None = field(default=None, repr=False)  #: called once, from any thread
 
@@ -42,6 +44,8 @@ class Running:
     task: Task
     run: Run
     emit: Callable[[str, dict[str, Any]], None]  #: put an event into the task's stream, from any thread
+    store: Store
+    ring: Callable[[Bell], Awaitable[None]]
 
 
 #: Set by the worker around each run; copied by asyncio and by LangGraph into nodes and tools.

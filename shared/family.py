@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Characters of a notification at most: 20,000 tokens of 4 characters, as deepagents bounds what a model reads.
 LIMIT = 80_000
+#: State key of a parent with our middleware: number of the last notification that its state has.
+CURSOR = "outrider_cursor"
 
 
 class Family:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from .errors import BadInput
 from .text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+LC_SOURCE = "outrider_closing"  #: marks messages that we put into a conversation, which no person wrote
 
 
 def description(run_id: str, text: str) -> HumanMessage:
@@ -23,7 +25,9 @@ def agent_input(
 ) -> dict[str, Any]:
     """Build the graph's input from `{"text": …, "state": {…}}`; `BadInput` where the text has no place."""
     state = dict(given.get("state") or {})
-    text = given.get("text", "")
+    text = given.get("text")
+    if text is None:  # a wake: the news is all there is
+        return state
     if text_key is not None:
         return {**state, text_key: clean(text)}
     if not has_messages:
@@ -32,3 +36,31 @@ def agent_input(
             f'{{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}} in langgraph.json'
         )
     return {**state, "messages": [*state.get("messages", ()), description(run_id, text)]}
+
+
+def closing(messages: Sequence[Any], run_id: str) -> list[ToolMessage]:
+    """Answers to the tool calls at the end of a conversation that have none: providers refuse such a history.
+
+    A call is left open by a run that was stopped or failed while its tools worked. The ids are the run's, so that a
+    second attempt gives the same messages.
+    """
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return [
+                ToolMessage(
+                    "No result: the run ended before this call did.",
+                    tool_call_id=call["id"],
+                    name=call["name"],
+                    status="error",
+                    id=f"{run_id}-closed-{call['id']}",
+                    additional_kwargs={"lc_source": LC_SOURCE},
+                )
+                for call in message.tool_calls
+                if call["id"] not in answered
+            ]
+        else:
+            break
+    return []

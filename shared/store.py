@@ -106,7 +106,7 @@ class Store(Clockwork):
             return None
         run = Run.from_hash(_pairs(reply[4]))
         return Claimed(
-            claim=Claim(facts.task_id, run_id, int(reply[1]), token),
+            claim=Claim(facts.task_id, run_id, int(reply[1]), token, run.inbox_to),
             task=Task.from_hash(_pairs(reply[3])),
             run=run,
             input=json.loads(reply[2] or b"{}"),

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
-from redis.backoff import ExponentialBackoff
 from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -35,6 +35,7 @@ from .sweeper import Sweeper
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
     from celery import Celery
 
     from ..shared.catalogue import Config, Published
@@ -89,7 +90,7 @@ class WorkerProcess:
         async with connect(settings) as redis:
             redis.set_retry(PATIENCE)
             store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
-            runner = Runner(settings, redis, store, self._agents, self._held, self.worker_id)
+            runner = Runner(settings, redis, store, self._agents, self._held, self._ring_off_loop, self.worker_id)
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
             beside = [

@@ -11,10 +11,10 @@ import structlog
 from langgraph.errors import GraphDrained
 from redis.exceptions import RedisError
 
+from ..shared.broker import BrokerUnreachable
 from ..shared.checkpoints import RedisSaver
 from ..shared.context import Running, running
 from ..shared.errors import ClaimLost
-from ..shared.records import Usage
 from ..shared.statuses import RunStatus
 from .control import Control, Stop
 from .executor import current_jobs
@@ -24,17 +24,23 @@ from .progress import Emitter
 from .view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     import redis.asyncio
     from langchain_core.runnables import RunnableConfig
+    from langgraph.pregel import Pregel
 
+    from ..shared.records import Bell, Usage
     from ..shared.settings import Settings
     from ..shared.store import Store
-    from ..shared.transitions import Claimed, Facts
+    from ..shared.transitions import Claimed, Facts, Settled
     from .agents import Agents
     from .control import Held
     from .outcomes import Outcome
 
-STOP_SECONDS = 5.0  #: what an agent's code gets to end by itself once it was told to stop; then the run settles without it
+STOP_SECONDS = (
+    5.0  #: what an agent's code gets to end by itself once it was told to stop; then the run settles without it
+)
 RETRY_SECONDS = (0.1, 5.0)  #: first and longest pause between two tries to settle while Redis is away
 
 log = structlog.get_logger("outrider.worker")
@@ -49,6 +55,7 @@ class Runner:
     store: Store
     agents: Agents
     held: Held
+    ring: Callable[[Bell], Awaitable[None]]  #: off the loop
     worker_id: str
 
     async def run(self, task_id: str, run_id: str) -> Outcome:
@@ -58,9 +65,7 @@ class Runner:
             return NotOurs()
         control = Control(run_id, asyncio.get_running_loop())
         with self.held.holding(control):
-            claimed = await self.store.claim(
-                facts, run_id, worker=self.worker_id, lease_ms=self.settings.lease_ms
-            )
+            claimed = await self.store.claim(facts, run_id, worker=self.worker_id, lease_ms=self.settings.lease_ms)
             if claimed is None:
                 return await self._not_claimed(run_id)
             control.held(claimed.claim, facts.agent)
@@ -97,7 +102,16 @@ class Activation:
     async def outcome(self) -> Outcome:
         """Run the agent's code, until it ends or was told to stop and had its time for it."""
         current_jobs.set(self._control.jobs)
-        running.set(Running(self._claimed.claim, self._claimed.task, self._claimed.run, self._emitter.emit))
+        running.set(
+            Running(
+                self._claimed.claim,
+                self._claimed.task,
+                self._claimed.run,
+                self._emitter.emit,
+                self.runner.store,
+                self.runner.ring,
+            )
+        )
         left = self._time_left()
         loop = asyncio.get_running_loop()
         timer = None if left is None else loop.call_later(max(0.0, left), self._control.stop, Stop.TIMED_OUT)
@@ -131,9 +145,11 @@ class Activation:
             "callbacks": [self._meter],
         }
         async with self.runner.agents.open(task.agent, config) as agent:
-            given = self._view.input_for(agent, self._claimed, self.runner.agents.entry(task.agent))
             saver = RedisSaver(self.runner.redis, self.runner.store.keys, self._claimed.claim)
-            stream = agent.copy({"checkpointer": saver}).astream(
+            graph = agent.copy({"checkpointer": saver})
+            so_far = await self._conversation(graph, config)
+            given = self._view.input_for(graph, self._claimed, self.runner.agents.entry(task.agent), so_far)
+            stream = graph.astream(
                 given,
                 config,
                 context=task.context,
@@ -143,6 +159,13 @@ class Activation:
             )
             async for mode, payload in stream:
                 self._view.take(mode, payload)
+
+    async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
+        """The messages that a later run of a task finds; none for its first one."""
+        if "text" in self._claimed.input:
+            return ()
+        state = await graph.aget_state(config)
+        return state.values.get("messages", ()) if isinstance(state.values, dict) else ()
 
     def _told(self, work: asyncio.Task[None]) -> Outcome:
         """What came of it. Our own reasons first: whatever the code made of being stopped, it was stopped."""
@@ -204,8 +227,18 @@ class Activation:
             case GivenBack():
                 kept = await store.give_back(facts, claim, self._usage())
             case _:
-                kept = await store.settle(facts, claim, ending(outcome, self._usage(), events))
+                settled = await store.settle(facts, claim, ending(outcome, self._usage(), events))
+                await self._ring(settled)
+                kept = settled is not None
         return outcome if kept else await self._replaced()
+
+    async def _ring(self, settled: Settled | None) -> None:
+        """Ring for the runs that a settle started: news of this task, or its parent's wake."""
+        for bell in settled.bells if settled else ():
+            try:
+                await self.runner.ring(bell)
+            except BrokerUnreachable as error:
+                log.warning("bell.not_rung", run_id=bell.run_id, error=str(error))  # a sweeper will
 
     async def _replaced(self) -> Outcome:
         """Why the record refused: it was cancelled in the last moment, or another claim has the run."""

@@ -81,11 +81,13 @@ class Sweeper:
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
-            lost = await self._store.settle(
+            settled = await self._store.settle(
                 facts, Claim(task.task_id, run.run_id, run.epoch, run.token or ""), _worker_lost(run), only_expired=True
             )
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
-            return lost
+            for bell in settled.bells if settled else ():
+                await self._ring(bell)
+            return settled is not None
         return outcome == "released"
 
     async def _ring_overdue(self, task: Task, run: Run) -> bool:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage
 
 from ..shared import events
-from ..shared.messages import agent_input
+from ..shared.family import CURSOR
+from ..shared.messages import agent_input, closing
+from ..shared.notifications import message as notification
 from ..shared.records import Interrupt
 from ..shared.text import plain
 from .agents import Shape
@@ -15,7 +17,7 @@ from .progress import custom, tokens
 from .results import result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from langgraph.pregel import Pregel
     from langgraph.types import StreamMode
@@ -37,19 +39,33 @@ class View:
         self.interrupts: tuple[Interrupt, ...] | None = None  #: what it asks a person; `None` where it does not stop
         self.modes: list[StreamMode] = ["updates", "values", "custom"]
 
-    def input_for(self, agent: Pregel[Any, Any, Any, Any], claimed: Claimed, entry: AgentEntry) -> dict[str, Any]:
-        """The graph's input for a run, the same for every attempt; `BadInput` where the text has no place."""
+    def input_for(
+        self,
+        agent: Pregel[Any, Any, Any, Any],
+        claimed: Claimed,
+        entry: AgentEntry,
+        so_far: Sequence[Any],
+    ) -> dict[str, Any]:
+        """The graph's input for a run, the same for every attempt; `BadInput` where the text has no place.
+
+        `so_far` is the conversation that a run finds: what it leaves open is closed, then comes the news.
+        """
         shape = Shape.of(agent)
         self._output_keys = agent.output_channels  # type: ignore[assignment]  # a sequence of names, or one name
-        if shape.has_messages:
-            self.modes.append("messages")
-        return agent_input(
+        given = agent_input(
             claimed.input,
             claimed.run.run_id,
             claimed.task.agent,
             text_key=entry.input,
             has_messages=shape.has_messages,
         )
+        if shape.has_messages:
+            self.modes.append("messages")
+            news = [notification(note) for note in claimed.notifications]
+            given["messages"] = [*closing(so_far, claimed.run.run_id), *news, *given.get("messages", ())]
+        if CURSOR in agent.channels:
+            given[CURSOR] = claimed.run.inbox_to
+        return given
 
     def take(self, mode: str, payload: Any) -> None:
         """Take one piece of the stream."""
