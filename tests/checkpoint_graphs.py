@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage
 from langgraph.channels.delta import DeltaChannel
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import END, START, StateGraph, add_messages
 from typing_extensions import TypedDict
 
 from outrider.shared.checkpoints import RedisSaver
@@ -63,14 +63,16 @@ def chain(length, state=Numbers, fail=None, ran=None):
     return graph.compile()
 
 
-def talk(turns, text):
-    """Build a graph that adds one message a step, `turns` times."""
+def talk(turns, text, *, delta):
+    """Build a graph that adds one message a step, `turns` times, and what to give it besides messages."""
+    channel = DeltaChannel(extend, snapshot_frequency=50) if delta else add_messages
+
+    class Talk(TypedDict):
+        messages: Annotated[list, channel]
+        left: int
 
     async def say(state):
         return {"messages": [AIMessage(text(len(state["messages"])))], "left": state["left"] - 1}
-
-    class Talk(MessagesState):
-        left: int
 
     graph = StateGraph(Talk)
     graph.add_node("say", say)

@@ -5,7 +5,8 @@
 --                      only what delta channels still need is left
 -- and for all its namespaces together:
 --   pool   hash        digest -> segment of a list · refs hash: digest -> number of cells that name it
---   index  hash        seq -> last put number · n<namespace> -> owner (namespace NUL checkpoint id, or empty)
+--   index  hash        seq -> last put number · n<namespace> -> empty, or owner NUL put number;
+--                      owner: the namespace NUL checkpoint id in whose step a subgraph runs
 -- record: parent RS delta channels (US between) RS entry RS entry … NUL payload; a link has no payload
 -- cell:   p… whole value, or r<6 hex digits: n><n digests>… value whose lists lie in the pool
 -- index of the writes: task US idx US path US channel RS …
@@ -96,10 +97,15 @@ local function drop_cell(field)
   end
 end
 
-local function register()
+-- Note the namespace in the index, with the put number at which its owner's step was still going on.
+local function register(number)
   local field = 'n' .. ARGV[5]
   local new = redis.call('HEXISTS', INDEX, field) == 0
-  if new or ARGV[6] ~= '' then redis.call('HSET', INDEX, field, ARGV[6]) end
+  if ARGV[6] ~= '' then
+    redis.call('HSET', INDEX, field, ARGV[6] .. NUL .. number)
+  elseif new then
+    redis.call('HSET', INDEX, field, '')
+  end
   if new then redis.call('SADD', THREADS, ARGV[4]) end
 end
 

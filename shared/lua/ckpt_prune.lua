@@ -103,11 +103,13 @@ elseif head and not stays[head] then
   redis.call('HSET', STATE, 'head', kept[#kept])
 end
 
+-- A step that still goes on may have subgraphs before its own checkpoint is put: those have a newer put number.
 local reply, index = {left}, redis.call('HGETALL', INDEX)
+local oldest = kept[1] and tonumber(redis.call('ZSCORE', ORDER, kept[1])) or math.huge
 for i = 1, #index, 2 do
-  local owner, cut = index[i + 1], string.find(index[i + 1], NUL, 1, true)
-  if cut and string.sub(owner, 1, cut - 1) == ARGV[5] then
-    local number = redis.call('ZSCORE', ORDER, string.sub(owner, cut + 1))
+  local owner = split(index[i + 1], NUL)
+  if #owner == 3 and owner[1] == ARGV[5] and tonumber(owner[3]) < oldest then
+    local number = redis.call('ZSCORE', ORDER, owner[2])
     if not number or tonumber(number) < 0 then reply[#reply + 1] = string.sub(index[i], 2) end
   end
 end

@@ -7,7 +7,7 @@ local at = take_segments(8)
 for i = at + 4, #ARGV, 3 do
   if incomplete(ARGV[i]) then return -2 end
 end
-register()
+register(redis.call('HGET', INDEX, 'seq') or 0)
 local id, task, path, lines, cells = ARGV[7], ARGV[at], ARGV[at + 1], {}, {}
 for i = at + 2, #ARGV, 3 do
   local field = 'w' .. id .. US .. task .. US .. ARGV[i]

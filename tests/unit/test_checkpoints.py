@@ -9,11 +9,12 @@ from typing import Annotated, TypedDict
 
 import langgraph.checkpoint.base.id as langgraph_ids
 import pytest
-from checkpoint_graphs import Numbers, chain, claimed, consistent, keys_of, thread
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from langgraph.graph import START, StateGraph
 
+from checkpoint_graphs import Numbers, chain, claimed, consistent, keys_of, thread
+from outrider.shared.checkpoint_records import thread_keys
 from outrider.shared.checkpoints import SLACK, RedisSaver
 from outrider.shared.errors import BadInput, ClaimLost, OutriderError
 from outrider.shared.keys import Keys
@@ -62,8 +63,6 @@ async def test_writes_of_a_replaced_claim_are_refused(fake_redis, namespace, cha
 
 
 def saver_keys(saver):
-    from outrider.shared.checkpoint_records import thread_keys
-
     keys = thread_keys(saver._keys, "t", "")
     return [*keys, keys.state, keys.order]
 
@@ -84,9 +83,13 @@ async def test_a_refused_put_stops_the_graph(fake_redis, namespace):
     saver, _ = await claimed(fake_redis, namespace)
     ran = []
     graph = chain(5, ran=ran).copy({"checkpointer": saver})
-    with pytest.raises(ClaimLost):
+
+    async def watched():
         async for _ in graph.astream({"x": []}, thread(), durability="sync", stream_mode="updates"):
             await fake_redis.hset(Keys(namespace).task("t"), "token", "later")
+
+    with pytest.raises(ClaimLost):
+        await watched()
     assert len(ran) < 3
 
 
@@ -206,6 +209,21 @@ async def test_namespaces_of_finished_steps_go_with_their_step(fake_redis, names
     left = await saver._namespaces("t")
     assert left == sorted(["", "keeps", *(f"sub:{at}{more}" for at in (37, 38, 39) for more in ("", f"|deep:{at}"))])
     await consistent(fake_redis, namespace)
+
+
+async def test_a_subgraph_that_is_ahead_of_its_parents_put_stays(fake_redis, namespace):
+    saver, _ = await claimed(fake_redis, namespace, keep_steps=3)
+    config = None
+    for at in range(10):
+        config = await put(saver, parent=config, x=at)
+    await put(saver, ns="sub:1", parents={"": config["configurable"]["checkpoint_id"]}, y=1)
+    await put(saver, ns="sub:2", parents={"": "not put yet"}, y=2)
+    await saver._prune_old("t", "")
+    assert await saver._namespaces("t") == ["", "sub:1", "sub:2"]
+    for at in range(10):
+        config = await put(saver, parent=config, x=at)
+    await saver._prune_old("t", "")
+    assert await saver._namespaces("t") == [""]
 
 
 async def test_pruning_that_was_cut_short_is_made_good(fake_redis, namespace, monkeypatch):
