@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..shared import catalogue
 from ..shared.connections import reachable
-from ..shared.errors import BadInput, OutriderError
+from ..shared.context import running
+from ..shared.errors import BadInput, OutriderError, ParentClosed, UnknownTask
 from ..shared.ids import check_id, is_name, shorten
 from ..shared.queries import bell_label
-from ..shared.records import Bell
+from ..shared.records import Bell, Tree
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
@@ -75,28 +76,40 @@ class Outrider:
         metadata: Mapping[str, Any] | None = None,
         queue: str | None = None,
         idempotency_key: str | None = None,
+        parent: str | Literal[False] | None = None,
+        notify_parent: bool = True,
     ) -> Submitted:
         """Hand a task to an agent of `langgraph.json`, and return at once.
+
+        `parent` is the task that will be told how this one ends; inside a run that is the running task, unless another
+        one is named, or none by `False`. A parent that is cancelled or unknown takes no children (`ParentClosed`). With
+        `notify_parent=False` the parent is not told, and does not stay open for it.
 
         `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
         is what people see of it (never the text). Raises `BadInput`, `UnknownAgent` or `BrokenAgent` before anything
         is written. With an `idempotency_key` a second call with the same arguments gives the task of the first; with
         others it raises `IdempotencyConflict`.
         """
-        asked = Asked(agent, text, limits, state, context, configurable, title, metadata, queue, idempotency_key)
+        asked = Asked(
+            agent, text, limits, state, context, configurable, title, metadata, queue, idempotency_key, notify_parent
+        )
         if self._config is None:
             self._config = catalogue.Config.load(self.settings.config)
+        inside = running.get()
+        parent_id = inside.claim.task_id if parent is None and inside else parent or None
         with reachable(self.settings):
             published = await catalogue.read(self._store.redis, self._store.keys)
-        checked = check(asked, self._config, published, self.settings.max_input_bytes)
+            above = await self._parent(parent_id) if parent_id else None
+        checked = check(asked, self._config, published, self.settings.max_input_bytes, above)
         submission = checked.submission
+        claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):
-            written = await self._store.submit(submission)
+            written = await self._store.submit(submission, claim)
             # A command repeated after a lost reply finds what it wrote itself.
             created = written.run_id == submission.run_id
             status = Status.PENDING if created else (await self._store.peek(written.task_id)).status
         if created:
-            checked.notes += await self._ring(submission)
+            checked.notes += await self._ring(_first_bell(submission))
         return Submitted(
             task_id=written.task_id,
             run_id=written.run_id,
@@ -116,6 +129,7 @@ class Outrider:
         *,
         status: Status | str | Collection[Status | str] = (),
         agent: str | None = None,
+        parent: str | None = None,
         limit: int = 50,
         before: str | None = None,
     ) -> Page:
@@ -129,7 +143,19 @@ class Outrider:
         if agent is not None and not is_name(agent):
             raise BadInput(f"agent {shorten(repr(agent))} is no agent's name")
         with reachable(self.settings):
-            return await self._store.list(statuses=statuses, agent=agent, limit=limit, before=before)
+            if parent is not None:
+                await self._store.peek(check_id(parent, "parent"))
+            return await self._store.list(statuses=statuses, agent=agent, parent_id=parent, limit=limit, before=before)
+
+    async def tree(self, task_id: str) -> Tree:
+        """The task and all its descendants, children oldest first, without results and runs."""
+        check_id(task_id)
+        with reachable(self.settings):
+            return await self._tree(await self._store.peek(task_id))
+
+    async def _tree(self, task: Task) -> Tree:
+        children = [child async for child in self._store.children_of(task.task_id)]
+        return Tree(task=task, children=tuple([await self._tree(child) for child in reversed(children)]))
 
     async def wait(self, task_id: str, timeout: float | None = None) -> Task:  # noqa: ASYNC109 raises its own error
         """Wait until the task has ended with no run queued, or waits for a person; returns it as `get` does.
@@ -156,11 +182,21 @@ class Outrider:
             async for event in watch.events(task, after):
                 yield event
 
-    async def cancel(self, task_id: str) -> Cancelled:
-        """End a task now. A task that had ended keeps its status, and the answer says which."""
+    async def cancel(self, task_id: str, *, keep_children: bool = False) -> Cancelled:
+        """End a task now, and its descendants unless they are kept.
+
+        A task that had ended keeps its status, and the answer says which. Its parent is told, unless it is the one who
+        cancels, from inside its run.
+        """
         check_id(task_id)
+        inside = running.get()
         with reachable(self.settings):
-            return await self._store.cancel(task_id)
+            task = await self._store.peek(task_id)
+            by_parent = inside is not None and inside.claim.task_id == task.parent_id
+            answer = await self._store.cancel(task_id, keep_children=keep_children, tell_parent=not by_parent)
+        for bell in answer.bells:
+            await self._ring(bell)
+        return answer
 
     async def result(self, task_id: str) -> Any:
         """The task's result: text, a JSON value, or `None` as long as there is none."""
@@ -192,19 +228,28 @@ class Outrider:
     def _watch(self) -> Watch:
         return Watch(self._store, self._open.reader, self.settings)
 
-    async def _ring(self, submission: Submission) -> tuple[str, ...]:
-        """Ring for the task's first run; a note where the broker does not take the bell."""
-        bell = Bell(
-            task_id=submission.task_id,
-            run_id=submission.run_id,
-            queue=submission.queue,
-            label=bell_label(submission.agent, submission.title, submission.task_id),
-        )
+    async def _parent(self, parent_id: str) -> Task:
+        try:
+            return await self._store.peek(check_id(parent_id, "parent"))
+        except UnknownTask:
+            raise ParentClosed(parent_id, "there is no such task") from None
+
+    async def _ring(self, bell: Bell) -> tuple[str, ...]:
+        """Ring; a note where the broker does not take the bell."""
         try:
             await self._open.ring(bell)
         except OutriderError as error:
             return (f"{error}; the task stands, and a worker's sweeper will ring for it",)
         return ()
+
+
+def _first_bell(submission: Submission) -> Bell:
+    return Bell(
+        task_id=submission.task_id,
+        run_id=submission.run_id,
+        queue=submission.queue,
+        label=bell_label(submission.agent, submission.title, submission.task_id),
+    )
 
 
 def _statuses(status: Status | str | Collection[Status | str]) -> frozenset[Status]:

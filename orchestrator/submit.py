@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import BadInput, BrokenAgent, UnknownAgent
 from ..shared.ids import is_name, new_id, shorten
-from ..shared.queues import SUBAGENTS
+from ..shared.queues import PARENTS, SUBAGENTS
 from ..shared.records import Limits, Record
 from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
 from ..shared.text import one_line
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..shared.catalogue import AgentEntry, Config, Published
+    from ..shared.records import Task
 
 MAX_TITLE = 200  #: characters; a longer title is cut, and the answer says so
 MAX_KEY = 200  #: characters of an idempotency key
@@ -50,6 +51,7 @@ class Asked:
     metadata: Mapping[str, Any] | None = None
     queue: str | None = None
     idempotency_key: str | None = None
+    notify_parent: bool = True
 
 
 @dataclass(slots=True)
@@ -60,7 +62,9 @@ class Checked:
     notes: list[str] = field(default_factory=list)
 
 
-def check(asked: Asked, config: Config, published: Mapping[str, Published], max_bytes: int) -> Checked:
+def check(
+    asked: Asked, config: Config, published: Mapping[str, Published], max_bytes: int, parent: Task | None = None
+) -> Checked:
     """Build a submission; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
 
     `published` is what workers found out about the agents; where it says nothing of this one, the submit is accepted.
@@ -82,6 +86,8 @@ def check(asked: Asked, config: Config, published: Mapping[str, Published], max_
     if state and (known is None or known.input_keys is None):
         notes.append(f"no worker has told which state keys {entry.name} has: {', '.join(state)} not checked")
     queue = _queue(asked.queue)
+    if parent is not None:
+        _can_be_woken(parent, published.get(parent.agent))
     return Checked(
         Submission(
             task_id=new_id(),
@@ -95,6 +101,10 @@ def check(asked: Asked, config: Config, published: Mapping[str, Published], max_
             context=context,
             configurable=configurable,
             own_queue=queue,
+            wake_queue=queue or entry.queue or PARENTS,
+            parent_id=parent.task_id if parent else None,
+            ancestors=(*parent.ancestors, parent.task_id) if parent else (),
+            notify_parent=asked.notify_parent,
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,
@@ -132,6 +142,14 @@ def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) 
                     )
     if text_key is not None and text_key in state:
         raise BadInput(f"state.{text_key} is where the text of agent {entry.name!r} goes: give it as the text alone")
+
+
+def _can_be_woken(parent: Task, known: Published | None) -> None:
+    if known is not None and not known.has_messages:
+        raise BadInput(
+            f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
+            "(submit without a parent, or give the agent a `messages` state key)"
+        )
 
 
 def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class SyncOutrider:
     get = _blocking(Outrider.get)
     list = _blocking(Outrider.list)
     wait = _blocking(Outrider.wait)
+    tree = _blocking(Outrider.tree)
     cancel = _blocking(Outrider.cancel)
     result = _blocking(Outrider.result)
     state = _blocking(Outrider.state)

@@ -323,6 +323,17 @@ class Event(Record):
     data: dict[str, Any] = Field(default_factory=dict)
 
 
+class Tree(Record):
+    """A task with its descendants."""
+
+    task: Task
+    children: tuple[Tree, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The task's public form with its `children`, each in this form too."""
+        return {**self.task.to_json(), "children": [child.to_json() for child in self.children]}
+
+
 class Page(Record):
     """A page of tasks, newest first."""
 
