@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """Become `celery worker` with the same arguments."""
     command = [sys.executable, "-m", "celery", "-A", "outrider.worker.main", "worker", *sys.argv[1:]]
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, command)  # noqa: S606 no shell is wanted
 
 
 if __name__ == "__main__":

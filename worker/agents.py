@@ -131,9 +131,7 @@ class Factory:
                 "or a factory of one"
             )
         wanted = inspect.signature(target, eval_str=False).parameters.values()
-        required = [
-            p for p in wanted if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}
-        ]
+        required = [p for p in wanted if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}]
         if len(required) > 1:
             names = ", ".join(p.name for p in required)
             raise TypeError(f"the factory wants {names}: it must take the RunnableConfig or nothing")

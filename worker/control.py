@@ -58,7 +58,8 @@ class Control:
         self._loop.call_soon_threadsafe(self._stop, reason)
 
     def _stop(self, reason: Stop) -> None:
-        if self.reason is None and not self._over:
+        ended = self._over or (self._work is not None and self._work.done())
+        if self.reason is None and not ended:
             self.reason = reason
             self.stopped.set_result(None)
             if self._work is not None:

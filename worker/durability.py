@@ -27,6 +27,6 @@ class _Written:
 
 
 def allow_graphs_without_checkpoints() -> None:
-    """Give LangGraph's loops the attribute that they lack. A second call, or one on a mended LangGraph, changes nothing."""
+    """Give LangGraph's loops the attribute that they lack. On a mended one, or a second time, this does nothing."""
     if not hasattr(PregelLoop, ATTRIBUTE):
         setattr(PregelLoop, ATTRIBUTE, _Written())

@@ -32,7 +32,7 @@ class Heartbeat:
     def __init__(self, settings: Settings, held: Held, loop: asyncio.AbstractEventLoop) -> None:
         self._settings, self._held, self._loop = settings, held, loop
         self._answered = time.monotonic()
-        self._stopping: asyncio.Event | None = None
+        self._stopping = asyncio.Event()
         self._own_loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="outrider-heartbeat", daemon=True)
 
@@ -42,7 +42,7 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Stop the thread and wait for it."""
-        self._own_loop.call_soon_threadsafe(lambda: self._stopping and self._stopping.set())
+        self._own_loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
     def _run(self) -> None:
@@ -50,7 +50,6 @@ class Heartbeat:
             own.run(self._beats())
 
     async def _beats(self) -> None:
-        self._stopping = asyncio.Event()
         settings, failing = self._settings, False
         async with connect(settings, size=1) as redis:
             store = Store(redis, settings.namespace)

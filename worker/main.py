@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 # LangGraph reads it at import: checkpoints revive only classes that the graphs of a worker name.
@@ -17,7 +19,6 @@ from celery import concurrency, signals
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.thread import TaskPool as ThreadPool
 from click.core import ParameterSource
-from kombu import Exchange, Queue
 
 from ..shared.broker import make_app
 from ..shared.catalogue import Config
@@ -30,10 +31,27 @@ from .shutdown import DrainLine, leave_at_next_signal, leave_by
 from .tasks import add_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .process import WorkerProcess
 
 CONCURRENCY = 250  #: threads, unless `-c` says otherwise
 CHILD_STARTS_SECONDS = 60.0  #: a prefork child imports LangGraph; Celery's 4 s are too short for several at once
+
+
+@contextmanager
+def _or_leave() -> Iterator[None]:
+    """Leave with one line for a bad configuration, and with a traceback for what else fails.
+
+    Celery goes on when a receiver of its signals raises an error; not when it exits.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        sys.exit(f"outrider: {error}")
+    except Exception:  # noqa: BLE001 a worker that did not start must not take bells
+        traceback.print_exc()
+        sys.exit(1)
 
 
 class Worker:
@@ -63,10 +81,8 @@ class Worker:
 
 
 def _load_settings() -> Settings:
-    try:
+    with _or_leave():
         return Settings.load()
-    except ConfigError as error:
-        sys.exit(f"outrider: {error}")
 
 
 worker = Worker(_load_settings())
@@ -75,36 +91,33 @@ app.conf.worker_proc_alive_timeout = CHILD_STARTS_SECONDS
 add_tasks(app, worker.the_process)
 
 
-@signals.setup_logging.connect
 def _logging(**_: Any) -> None:
     set_up_logging(worker.settings)
 
 
-@signals.celeryd_init.connect
 def _read_config(**_: Any) -> None:
-    try:
+    with _or_leave():
         worker.config = Config.load(worker.settings.config)
-    except ConfigError as error:
-        # Celery swallows what a signal's receiver raises, but not this.
-        sys.exit(f"outrider: {error}")
-    names = dict.fromkeys((*QUEUES, *worker.config.queues()))
-    app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in names]
-    replace_commands(worker.settings)
+        names = dict.fromkeys((*QUEUES, *worker.config.queues()))
+        app.conf.task_queues = {name: {"exchange": name, "routing_key": name} for name in names}
+        replace_commands(worker.settings)
 
 
-@signals.worker_init.connect
 def _choose_pool(sender: Any, **_: Any) -> None:
-    if not _given("pool"):
-        sender.pool_cls = ThreadPool
-    pool = concurrency.get_implementation(sender.pool_cls)
-    if issubclass(pool, PreforkPool):
-        worker.drain_line = DrainLine()
-    elif issubclass(pool, ThreadPool):
-        if not _given("concurrency"):
-            sender.concurrency = CONCURRENCY
-        worker.start_process(sender.concurrency)
-    else:
-        sys.exit(f"outrider: pool {pool.__module__} is not supported: use -P threads, or -P prefork for CPU-bound agents")
+    with _or_leave():
+        if not _given("pool"):
+            sender.pool_cls = ThreadPool
+        pool = concurrency.get_implementation(sender.pool_cls)
+        if issubclass(pool, PreforkPool):
+            worker.drain_line = DrainLine()
+        elif issubclass(pool, ThreadPool):
+            if not _given("concurrency"):
+                sender.concurrency = CONCURRENCY
+            worker.start_process(sender.concurrency)
+        else:
+            raise ConfigError(
+                f"pool {pool.__module__} is not supported: use -P threads, or -P prefork for CPU-bound agents"
+            )
 
 
 def _given(option: str) -> bool:
@@ -113,13 +126,13 @@ def _given(option: str) -> bool:
     return context is not None and context.get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
-@signals.worker_process_init.connect
 def _in_child(**_: Any) -> None:
-    if worker.drain_line is not None:
+    if worker.drain_line is None:
+        return
+    with _or_leave():
         worker.start_process(1).drain_at_end_of(worker.drain_line.in_child())
 
 
-@signals.worker_shutting_down.connect
 def _drain(**_: Any) -> None:
     leave_by(worker.settings.grace_seconds)
     leave_at_next_signal()
@@ -129,9 +142,16 @@ def _drain(**_: Any) -> None:
         worker.process.drain()
 
 
-@signals.worker_shutdown.connect
-@signals.worker_process_shutdown.connect
 def _stop(**_: Any) -> None:
     if worker.process is not None:
         worker.process.stop()
         worker.process = None
+
+
+signals.setup_logging.connect(_logging)
+signals.celeryd_init.connect(_read_config)
+signals.worker_init.connect(_choose_pool)
+signals.worker_process_init.connect(_in_child)
+signals.worker_shutting_down.connect(_drain)
+signals.worker_shutdown.connect(_stop)
+signals.worker_process_shutdown.connect(_stop)

@@ -39,6 +39,7 @@ class Emitter:
         self._thread = threading.get_ident()
         self._buffer: Batch = []
         self._dropped = 0
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
 
@@ -50,6 +51,8 @@ class Emitter:
             self._loop.call_soon_threadsafe(self._add, kind, data)
 
     def _add(self, kind: str, data: dict[str, Any]) -> None:
+        if self._closed:  # code that goes on after its run was settled
+            return
         last = self._buffer[-1] if self._buffer else None
         if last and kind == last[0] == events.TOKENS and _continues(last[1], data):
             last[1]["text"] += data["text"]
@@ -90,6 +93,7 @@ class Emitter:
 
     async def close(self) -> Batch:
         """Write no more; what is left goes with the settle."""
+        self._closed = True
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
         self._cancel_timer()
@@ -102,9 +106,7 @@ class Emitter:
 
 
 def _continues(last: dict[str, Any], data: dict[str, Any]) -> bool:
-    return (
-        len(last["text"]) < FLUSH_TEXT and last["node"] == data["node"] and last["message_id"] == data["message_id"]
-    )
+    return len(last["text"]) < FLUSH_TEXT and last["node"] == data["node"] and last["message_id"] == data["message_id"]
 
 
 def tokens(message: BaseMessage, node: str) -> dict[str, Any] | None:

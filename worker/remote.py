@@ -55,7 +55,11 @@ async def _cancel(settings: Settings, run_ids: Iterable[str], told: Callable[[st
                 run = await store.get_run(run_id)
                 task = None if run is None else await store.peek(run.task_id)
                 # A run that is over leaves its task alone: that may be at work on the next one.
-                if task is not None and task.run_id == run_id and (await store.cancel(task.task_id)).outcome == "cancelled":
+                if (
+                    task is not None
+                    and task.run_id == run_id
+                    and (await store.cancel(task.task_id)).outcome == "cancelled"
+                ):
                     told(run_id)
     except (RedisError, OutriderError) as error:
         log.warning("revoke.failed", run_ids=list(run_ids), error=type(error).__name__)

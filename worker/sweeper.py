@@ -13,10 +13,10 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared.broker import BrokerUnreachable
+from ..shared.clockwork import SWEEP_PAGE
 from ..shared.context import Claim
 from ..shared.errors import UnknownTask
 from ..shared.statuses import EndedAs, RunStatus, Status
-from ..shared.store import SWEEP_PAGE
 from ..shared.transitions import Ending, Facts
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ class Sweeper:
         done = await self._each(due.lost, self._take_lost) + await self._each(due.overdue, self._ring_overdue)
         return done > 0 and max(len(due.lost), len(due.overdue)) >= SWEEP_PAGE
 
-    async def _each(
-        self, members: Iterable[tuple[str, str]], deal: Callable[[Task, Run], Awaitable[bool]]
-    ) -> int:
+    async def _each(self, members: Iterable[tuple[str, str]], deal: Callable[[Task, Run], Awaitable[bool]]) -> int:
         done = 0
         for task_id, run_id in members:
             try:
@@ -99,14 +97,14 @@ class Sweeper:
 
 
 def _worker_lost(run: Run) -> Ending:
-    attempts = run.attempt + 1
+    attempts = "1 attempt" if run.attempt == 0 else f"each of {run.attempt + 1} attempts"
     return Ending(
         RunStatus.ERROR,
         EndedAs.LOST,
         Status.ERROR,
         error_type="WorkerLost",
         error_message=(
-            f"its worker was not heard of any more, in each of {attempts} attempt{'s' if attempts > 1 else ''}; the last "
-            f"was {run.worker} (was it killed, out of memory? OUTRIDER_MAX_ATTEMPTS sets how many are made)"
+            f"its worker was not heard of any more, in {attempts}; the last was {run.worker} "
+            "(was it killed, out of memory? OUTRIDER_MAX_ATTEMPTS sets how many are made)"
         ),
     )

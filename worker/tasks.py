@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 from celery.exceptions import Ignore, Retry
 from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from ..shared.broker import TASK_NAMES, BrokerUnreachable
 from ..shared.statuses import RunKind
@@ -30,18 +31,21 @@ class AgentFailed(Exception):
 def add_tasks(app: Celery, process: Callable[[], WorkerProcess]) -> None:
     """Register the tasks; `process` gives the worker process when the first bell comes."""
 
-    @app.task(name=TASK_NAMES[RunKind.AGENT], bind=True, throws=(AgentFailed,), ignore_result=True)
     def run(self: Task, task_id: str, run_id: str) -> None:
         _tell(self, run_id, _answer(process(), task_id, run_id))
 
+    app.task(run, name=TASK_NAMES[RunKind.AGENT], bind=True, throws=(AgentFailed,), ignore_result=True)
+
 
 def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
-    outcome = GivenBack() if process.draining else process.run(task_id, run_id)
-    if isinstance(outcome, GivenBack):
-        try:
+    try:
+        outcome = GivenBack() if process.draining else process.run(task_id, run_id)
+        if isinstance(outcome, GivenBack):
             process.ring(task_id, run_id)
-        except BrokerUnreachable as error:
-            log.warning("bell.not_rung", run_id=run_id, error=str(error))  # a sweeper will
+    except (BrokerUnreachable, RedisError) as error:
+        # The record stands as it was, or under a lease that runs out: a sweeper rings.
+        log.warning("run.put_off", run_id=run_id, error=type(error).__name__)
+        return GivenBack()
     return outcome
 
 

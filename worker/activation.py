@@ -1,0 +1,179 @@
+"""A claimed run at work: the agent's code, and what watches over it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from langgraph.errors import GraphDrained
+
+from ..shared.checkpoints import RedisSaver
+from ..shared.context import Running, running
+from ..shared.errors import ClaimLost
+from .control import Stop
+from .executor import current_jobs
+from .meter import Meter
+from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
+from .progress import Emitter
+from .view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.pregel import Pregel
+
+    from ..shared.records import Usage
+    from ..shared.transitions import Claimed
+    from .control import Control
+    from .outcomes import Outcome
+    from .progress import Batch
+    from .runner import Runner
+
+#: What an agent's code gets to end by itself once it was told to stop; then its run settles without it.
+STOP_SECONDS = 5.0
+
+
+class Activation:
+    """One run's code in an asyncio task of its own. `outcome`, then `events`, then `code_ended`, once each."""
+
+    def __init__(self, runner: Runner, claimed: Claimed, control: Control) -> None:
+        self._runner, self._claimed, self._control = runner, claimed, control
+        self._emitter = Emitter(lambda batch: runner.store.emit(claimed.claim, claimed.task.agent, batch))
+        self._meter = Meter(claimed.task.usage, claimed.task.limits, control.stop, self._emitter.emit)
+        self._view = View(self._emitter.emit)
+        self._work: asyncio.Task[None] | None = None
+
+    async def outcome(self) -> Outcome:
+        """Run the agent's code, until it ends or was told to stop and had its time for it."""
+        current_jobs.set(self._control.jobs)
+        running.set(
+            Running(
+                self._claimed.claim,
+                self._claimed.task,
+                self._claimed.run,
+                self._emitter.emit,
+                self._runner.store,
+                self._runner.ring,
+            )
+        )
+        left = self._time_left()
+        loop = asyncio.get_running_loop()
+        timer = None if left is None else loop.call_later(max(0.0, left), self._control.stop, Stop.TIMED_OUT)
+        self._work = work = loop.create_task(self._activate())
+        work.add_done_callback(_retrieve)
+        self._control.work(work)
+        try:
+            await self._until_stopped(work)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._control.over()
+        return self._told(work)
+
+    def _time_left(self) -> float | None:
+        limit = self._claimed.task.limits.timeout_seconds
+        return None if limit is None else limit - self._claimed.task.working_ms / 1000
+
+    async def _until_stopped(self, work: asyncio.Task[None]) -> None:
+        await asyncio.wait([work, self._control.stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            await asyncio.wait([work], timeout=STOP_SECONDS)
+
+    async def _activate(self) -> None:
+        """Build the graph, with our saver on it, and stream it to its end."""
+        run, task = self._claimed.run, self._claimed.task
+        config: RunnableConfig = {
+            "configurable": {**task.configurable, "thread_id": task.task_id},
+            # LangGraph applies the same run's input once, and goes on from its checkpoint.
+            "metadata": {"run_id": run.run_id},
+            "callbacks": [self._meter],
+        }
+        async with self._runner.agents.open(task.agent, config) as agent:
+            saver = RedisSaver(self._runner.redis, self._runner.store.keys, self._claimed.claim)
+            graph = agent.copy({"checkpointer": saver})
+            so_far = await self._conversation(graph, config)
+            given = self._view.input_for(graph, self._claimed, self._runner.agents.entry(task.agent), so_far)
+            stream = graph.astream(
+                given,
+                config,
+                context=task.context,
+                stream_mode=self._view.modes,
+                durability="sync",
+                control=self._control.drain,
+            )
+            async with aclosing(stream) as pieces:
+                async for mode, payload in pieces:
+                    self._view.take(mode, payload)
+
+    async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
+        """The messages that a later run of a task finds; none for its first one."""
+        if "text" in self._claimed.input:
+            return ()
+        state = await graph.aget_state(config)
+        return state.values.get("messages", ()) if isinstance(state.values, dict) else ()
+
+    def _told(self, work: asyncio.Task[None]) -> Outcome:
+        """What came of it. Our own reasons first: whatever the code made of being stopped, it was stopped."""
+        if self._control.reason is not None:
+            return self._stopped(self._control.reason)
+        # An agent's own CancelledError is an error like any other: nobody here cancelled it.
+        error = asyncio.CancelledError() if work.cancelled() else work.exception()
+        match error:
+            case None if self._view.interrupts is not None:
+                return Paused(self._view.interrupts)
+            case None:
+                return self._finished()
+            case GraphDrained():
+                return GivenBack()
+            case ClaimLost():
+                return NotOurs()
+            case _:
+                return Failed.by(error)
+
+    def _stopped(self, reason: Stop) -> Outcome:
+        used, limits = self._meter.usage, self._claimed.task.limits
+        match reason:
+            case Stop.CANCELLED:
+                return Cancelled()
+            case Stop.STALE:
+                return NotOurs()
+            case Stop.TIMED_OUT:
+                return TimedOut(limits.timeout_seconds or 0, self._so_far())
+            case Stop.LIMIT_TURNS:
+                told = f"{used.turns} turns were made, and limits.max_turns = {limits.max_turns}"
+            case Stop.LIMIT_TOKENS:
+                told = f"{used.total_tokens} tokens were used, and limits.max_tokens = {limits.max_tokens}"
+        return Failed(reason.value, told, self._so_far())
+
+    def _finished(self) -> Outcome:
+        try:
+            return Finished(self._view.result(self._runner.settings.max_result_bytes))
+        except Exception as error:  # noqa: BLE001 a state may hold anything; its task settles all the same
+            return Failed.by(error)
+
+    def _so_far(self) -> str | None:
+        outcome = self._finished() if self._view.began else None
+        return outcome.result if isinstance(outcome, Finished) else None
+
+    @property
+    def usage(self) -> Usage:
+        """What the models of the whole task consumed, this run included."""
+        return self._meter.usage
+
+    async def events(self) -> Batch:
+        """The events that were not written yet; they go with the settle."""
+        return await self._emitter.close()
+
+    async def code_ended(self) -> None:
+        """Return when the agent's coroutine and all its jobs in threads have ended."""
+        if self._work is not None and not self._work.done():
+            await asyncio.wait([self._work])
+        await self._control.jobs.ended()
+
+
+def _retrieve(work: asyncio.Task[None]) -> None:
+    """Take the error of code that ends after its run was settled: else asyncio would log its text."""
+    if not work.cancelled():
+        work.exception()
