@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
     from types import TracebackType
 
+    from ..shared.context import Running
     from ..shared.records import Event, Limits, Page, Task
     from ..shared.store import Store
     from ..shared.transitions import Cancelled, Submission
@@ -62,6 +63,13 @@ class Outrider:
         opened, self._links = self._links, None
         if opened is not None:
             await opened.store.redis.aclose()
+
+    @classmethod
+    def inside(cls, run: Running) -> Self:
+        """A client over the connections of the worker that executes this run; it is open, and never closed."""
+        client = cls()
+        client._links = links.links_of(run, client.settings)
+        return client
 
     async def submit(
         self,

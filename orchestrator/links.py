@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import redis.asyncio
     from celery import Celery
 
+    from ..shared.context import Running
     from ..shared.records import Bell
     from ..shared.settings import Settings
 
@@ -33,6 +34,11 @@ def open_links(settings: Settings) -> Links:
     """The links of these settings. Nothing connects before it is used."""
     store = Store(connect(settings), settings.namespace, ring_again_ms=settings.ring_again_ms)
     return Links(store, lambda: connect_blocking(settings), _Ringer(settings).ring)
+
+
+def links_of(run: Running, settings: Settings) -> Links:
+    """The links of the worker process that executes a run, for code inside it."""
+    return Links(run.store, lambda: connect_blocking(settings), run.ring)
 
 
 class _Ringer:
