@@ -7,18 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .orchestrator.client import Outrider
+    from .orchestrator.middleware import BackgroundSubagents
     from .orchestrator.sync import connect
     from .shared.errors import OutriderError
     from .shared.progress import progress
-    from .shared.records import Limits, Run, Task
+    from .shared.records import Limits, Notification, Run, Task
     from .shared.statuses import Status
 
-__all__ = ["Limits", "Outrider", "OutriderError", "Run", "Status", "Task", "connect", "progress"]
+__all__ = [
+    "BackgroundSubagents",
+    "Limits",
+    "Notification",
+    "Outrider",
+    "OutriderError",
+    "Run",
+    "Status",
+    "Task",
+    "connect",
+    "progress",
+]
 
 # Imported when they are first asked for: the command line answers `--help` without Redis and pydantic, and a worker
 # sets LangGraph's environment before LangGraph is imported.
 _HOMES = {
+    "BackgroundSubagents": ".orchestrator.middleware",
     "Limits": ".shared.records",
+    "Notification": ".shared.records",
     "Outrider": ".orchestrator.client",
     "OutriderError": ".shared.errors",
     "Run": ".shared.records",
