@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.errors import GraphDrained
 
@@ -19,7 +19,7 @@ from .progress import Emitter
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
@@ -103,7 +103,7 @@ class Activation:
                 durability="sync",
                 control=self._control.drain,
             )
-            async with aclosing(stream) as pieces:
+            async with aclosing(cast("AsyncGenerator[Any]", stream)) as pieces:
                 async for mode, payload in pieces:
                     self._view.take(mode, payload)
 
