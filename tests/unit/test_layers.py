@@ -20,9 +20,9 @@ HOMES = {
         "shared/broker.py",
         "worker/main.py",
         "worker/tasks.py",
-        "worker/control.py",  # its control commands
+        "worker/remote.py",  # its control commands
     },
-    "kombu": {"shared/broker.py", "worker/main.py"},
+    "kombu": {"shared/broker.py"},
     "redis": {
         "shared/store.py",
         "shared/checkpoint*.py",
@@ -30,18 +30,21 @@ HOMES = {
         "shared/connections.py",
         "orchestrator/inbox.py",
         "orchestrator/embedded.py",
+        "worker/process.py",  # how long a worker bears with a Redis that is away
     },
     "langgraph": {
         "worker/*",
         "shared/checkpoint*.py",
         "shared/filestore.py",
+        "shared/backend.py",
         "shared/messages.py",
         "shared/thread_state.py",
         "orchestrator/middleware.py",
+        "orchestrator/tools.py",
     },
 }
-# What a store raises may be caught anywhere.
-ANYWHERE = ("redis.exceptions",)
+# What a library raises may be caught anywhere.
+ANYWHERE = ("redis.exceptions", "kombu.exceptions")
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ def test_a_bare_room_is_never_imported(imports):
 
 def test_every_library_that_is_imported_is_asked_for(imports):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = {re.split(r"[^A-Za-z0-9_.-]", text)[0] for text in project["dependencies"]}
+    texts = [*project["dependencies"], *project["optional-dependencies"]["deepagents"]]
+    asked = {re.split(r"[^A-Za-z0-9_.-]", text)[0] for text in texts}
     given_by = packages_distributions()
     known = sys.stdlib_module_names | {"outrider"}
     foreign = [found for found in imports if found.module.split(".")[0] not in known and not found.typing_only]
