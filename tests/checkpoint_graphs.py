@@ -87,16 +87,33 @@ async def keys_of(redis, namespace):
 
 
 async def consistent(redis, namespace, thread_id="t"):
-    """Hold that the pool has exactly the segments that cells name, counted rightly."""
+    """Hold that the pool has what cells name, counted rightly, and the state what its records name, and no more."""
     prefix = f"{{{namespace}}}:ckpt:{thread_id}"
     counts: dict[bytes, int] = {}
     for key in await keys_of(redis, namespace):
-        if key.startswith(f"{prefix}:state:"):
-            for field, cell in (await redis.hgetall(key)).items():
-                if field[:1] in b"bw" and cell[:1] == b"r":
-                    for at in range(int(cell[1:7], 16)):
-                        name = cell[7 + 16 * at : 23 + 16 * at]
-                        counts[name] = counts.get(name, 0) + 1
+        if not key.startswith(f"{prefix}:state:"):
+            continue
+        state = await redis.hgetall(key)
+        records = {
+            field[1:]: record.split(b"\0")[0].split(b"\x1e") for field, record in state.items() if field[:1] == b"c"
+        }
+        entries = {each for record in records.values() for each in record[2:]}
+        writes = {
+            b"\x1f".join([field[1:], *line.split(b"\x1f")[:2]])
+            for field, lines in state.items()
+            if field[:1] == b"i"
+            for line in lines.split(b"\x1e")
+            if line
+        }
+        assert {field[1:] for field in state if field[:1] == b"b"} <= entries
+        assert {field[1:] for field in state if field[:1] == b"w"} == writes
+        assert {field[1:] for field in state if field[:1] == b"i"} <= set(records)
+        assert set(await redis.zrange(key.replace(":state:", ":order:", 1), 0, -1)) == set(records)
+        for field, cell in state.items():
+            if field[:1] in b"bw" and cell[:1] == b"r":
+                for at in range(int(cell[1:7], 16)):
+                    name = cell[7 + 16 * at : 23 + 16 * at]
+                    counts[name] = counts.get(name, 0) + 1
     refs = {name: int(count) for name, count in (await redis.hgetall(f"{prefix}:refs")).items()}
     assert refs == counts
     assert set(await redis.hkeys(f"{prefix}:pool")) == set(counts)

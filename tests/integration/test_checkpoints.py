@@ -234,6 +234,35 @@ async def test_a_long_task_keeps_its_last_steps_whole(any_redis, namespace, stat
     assert links <= 30
 
 
+async def test_a_link_cannot_be_read_as_a_checkpoint(any_redis, namespace):
+    saver, _ = await claimed(any_redis, namespace)
+    graph = chain(3, Deltas).copy({"checkpointer": saver})
+    await graph.ainvoke({"x": ["in"]}, thread(), durability="sync")
+    before = [each.config async for each in saver.alist(thread())]
+    await saver.aprune(["t"])
+    assert await any_redis.zcount(f"{{{namespace}}}:ckpt:t:order:", "-inf", "(0")
+    assert [await saver.aget_tuple(config) for config in before[1:]] == [None] * 4
+    assert len([each async for each in saver.alist(thread())]) == 1
+
+
+async def test_parallel_writes_of_a_delta_channel_keep_their_order(any_redis, namespace):
+    builder = StateGraph(Deltas)
+    builder.add_node("plan", lambda _: {"rare": ["plan"]})
+    for at in range(12):
+        builder.add_node(f"n{at}", lambda _, at=at: {"x": [at], "rare": [at]})
+        builder.add_edge("plan", f"n{at}")
+        builder.add_edge(f"n{at}", "end")
+    builder.add_node("end", lambda _: {"x": ["end"]}, defer=True)
+    builder.add_edge(START, "plan")
+
+    async def script(graph):
+        out = await graph.ainvoke({"x": ["in"]}, thread(), durability="sync")
+        assert (await graph.aget_state(thread())).values == out
+        return out
+
+    await both(any_redis, namespace, builder.compile(), script)
+
+
 async def test_a_question_outlives_pruning(any_redis, namespace):
     builder = StateGraph(Numbers)
     for at in range(30):

@@ -94,6 +94,14 @@ def test_a_conversation_is_the_same_in_input_write_and_channel():
         assert not fresh
 
 
+def test_a_big_item_is_stored_once_wherever_it_stands():
+    cells, big = Cells(remember=True), HumanMessage("".join(f"{at:x}" for at in range(9000)), id="big")
+    written(cells, [*talk(3), big, *talk(3)])
+    for value in ([big], [*talk(2), big], {"messages": [big, *talk(3)]}):
+        _, fresh = written(cells, value)
+        assert sum(map(len, fresh.values())) < len(big.content) // 10
+
+
 @pytest.mark.parametrize("remember", [True, False])
 def test_a_message_changed_in_place_is_noticed(remember):
     cells, items, segments = Cells(remember=remember), talk(200), {}

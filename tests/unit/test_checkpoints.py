@@ -5,19 +5,27 @@ import operator
 import threading
 import time
 import types
+from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 import langgraph.checkpoint.base.id as langgraph_ids
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
 
 from checkpoint_graphs import Numbers, chain, claimed, consistent, keys_of, thread
 from outrider.shared.checkpoint_records import thread_keys
 from outrider.shared.checkpoints import SLACK, RedisSaver
 from outrider.shared.errors import BadInput, ClaimLost, OutriderError
 from outrider.shared.keys import Keys
+
+
+@dataclass
+class Plan:
+    step: int
 
 
 async def put(saver, thread_id="t", ns="", parent=None, parents=None, **values):
@@ -179,7 +187,9 @@ async def test_segments_that_vanished_are_sent_again(fake_redis, namespace):
     config = await put(saver, x=[*items, "more"])
     assert (await saver.aget_tuple(config)).checkpoint["channel_values"]["x"] == [*items, "more"]
     await RedisSaver(fake_redis, Keys(namespace)).adelete_thread("t")
+    config = await put(saver, x=1)
     await saver.aput_writes(config, [("x", items)], "task")
+    assert (await saver.aget_tuple(config)).pending_writes == [("task", "x", items)]
     await consistent(fake_redis, namespace)
 
 
@@ -286,8 +296,45 @@ async def test_threads_whose_ids_hold_colons_keep_apart(fake_redis, namespace):
     saver = RedisSaver(fake_redis, Keys(namespace))
     await put(saver, "a", ns="state:x", x=1)
     await put(saver, "a:state", ns="x", x=2)
-    found = {each.config["configurable"]["thread_id"]: each async for each in saver.alist(None)}
-    assert {name: each.checkpoint["channel_values"]["x"] for name, each in found.items()} == {"a": 1, "a:state": 2}
+    found = [(each.config["configurable"]["thread_id"], each) async for each in saver.alist(None)]
+    assert [(name, each.checkpoint["channel_values"]["x"]) for name, each in found] == [("a", 1), ("a:state", 2)]
+
+
+async def test_before_a_checkpoint_of_the_graph_around_it(fake_redis, namespace, monkeypatch):
+    saver = RedisSaver(fake_redis, Keys(namespace))
+    # Ids that say the opposite of the order in which they were put.
+    made = iter(f"{9 - at}" for at in range(9))
+    monkeypatch.setitem(
+        put.__globals__, "empty_checkpoint", lambda fresh=empty_checkpoint: fresh() | {"id": next(made)}
+    )
+    await put(saver, ns="sub:1|deep:1", x="early")
+    before = await put(saver, ns="sub:1")
+    await put(saver, ns="sub:1|deep:1", x="late")
+    await put(saver, x="outer")
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": "sub:1|deep:1"}}
+    found = [each.checkpoint["channel_values"]["x"] async for each in saver.alist(config, before=before)]
+    assert found == ["early"]
+    unknown = {"configurable": {"checkpoint_id": "85"}}
+    assert [each.checkpoint["id"] async for each in saver.alist(config, before=unknown)] == ["7"]
+    assert [each.checkpoint["id"] async for each in saver.alist(config, before=before, limit=0)] == []
+
+
+async def test_types_that_only_the_graph_knows(fake_redis, namespace):
+    saver, _ = await claimed(fake_redis, namespace, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+
+    class State(TypedDict):
+        plan: Plan
+
+    graph = StateGraph(State)
+    graph.add_node("a", lambda state: {"plan": Plan(state["plan"].step + 1)})
+    graph.add_node("b", lambda state: {"plan": Plan(state["plan"].step + interrupt("?"))})
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "b")
+    compiled = graph.compile().copy({"checkpointer": saver.with_allowlist([(Plan.__module__, "Plan")])})
+    await compiled.ainvoke({"plan": Plan(0)}, thread(), durability="sync")
+    assert await compiled.ainvoke(Command(resume=5), thread(), durability="sync") == {"plan": Plan(6)}
+    reader = RedisSaver(fake_redis, Keys(namespace), serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    assert (await reader.aget_tuple(thread())).checkpoint["channel_values"]["plan"] == {"step": 6}
 
 
 async def test_an_unknown_strategy_is_named(fake_redis, namespace):
