@@ -21,6 +21,7 @@ from .client import Outrider
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from ..shared.context import Running
     from ..shared.records import Task
 
 LISTED = 100  #: tasks that the list shows; more are said to be more
@@ -74,11 +75,13 @@ def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
     async def start(description: str, subagent_type: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         if subagent_type not in subagents:
             raise ToolException(f"there is no subagent {subagent_type!r}: use one of {', '.join(subagents)}")
-        client = _client()
+        client, parent = _client(), _run().task
         call_id = runtime.tool_call_id
         submitted = await client.submit(
             subagent_type,
             description,
+            context=parent.context,
+            configurable=parent.configurable,
             # A step that runs again after a crash finds the task that it started before.
             idempotency_key=f"{_task_id()}:{call_id}",
         )
@@ -138,16 +141,19 @@ def _tool(
     )
 
 
-def _client() -> Outrider:
+def _run() -> Running:
     run = running.get()
     if run is None:
         raise ToolException("background tasks work only in an outrider worker: submit this agent as a task")
-    return Outrider.inside(run)
+    return run
+
+
+def _client() -> Outrider:
+    return Outrider.inside(_run())
 
 
 def _task_id() -> str:
-    run = running.get()
-    return run.claim.task_id if run else ""
+    return _run().claim.task_id
 
 
 async def _own(task_id: str) -> Task:
