@@ -14,7 +14,7 @@ from outrider.examples.research.search import Passage
 from outrider.examples.research.terms import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 
 MAX_CLAIMS = 3
@@ -81,6 +81,18 @@ def answer(question: str, passages: Sequence[Passage], counts: Mapping[str, int]
     return [_cite(sentence) for sentence in chosen.values()]
 
 
+def best(question: str, claims: Iterable[Citation], counts: Mapping[str, int], total: int) -> list[Citation]:
+    """Of the claims of several answers those whose quotes tell most, best first, each quote once."""
+    weights = weigh(question, counts, total)
+    each: dict[str, Citation] = {}
+    # In an order of their own: which answer came first is chance.
+    for claim in sorted(claims, key=lambda one: (one.file, int(one.line.partition("-")[0]))):
+        each.setdefault(normal(claim.quote).casefold(), claim)
+    valued = [(_value(terms(one.quote), (), len(one.quote), weights), one) for one in each.values()]
+    valued.sort(key=lambda pair: -pair[0])
+    return [one for value, one in valued if value >= _NEXT_BEST * valued[0][0]][:MAX_CLAIMS]
+
+
 def score(sentence: Sentence, weights: Mapping[str, float]) -> float:
     """How well a sentence answers; 0 where it does not hold enough of what is asked."""
     inside = terms(sentence.text)
@@ -89,10 +101,16 @@ def score(sentence: Sentence, weights: Mapping[str, float]) -> float:
     around = sum(weight for term, weight in weights.items() if term in sentence.around and term not in inside)
     if not whole or own < ENOUGH_OWN * whole or own + around < ENOUGH * whole:
         return 0
-    value = (own + _AROUND * around) / whole + _FIRST * (inside[0] in weights)
+    value = _value(inside, sentence.around, len(sentence.text), weights)
+    return value * (_CODE_COUNTS if sentence.code else 1)
+
+
+def _value(inside: Sequence[str], around: Collection[str], length: int, weights: Mapping[str, float]) -> float:
+    share = {term: 1 if term in inside else _AROUND if term in around else 0 for term in weights}
+    value = sum(weight * share[term] for term, weight in weights.items()) / (sum(weights.values()) or 1)
+    value += _FIRST * (inside[0] in weights if inside else 0)
     value += _TOGETHER * _together(_pairs(list(weights)), _pairs(inside))
-    too_long = max(0, len(sentence.text) - _LENGTH) / MAX_QUOTE
-    return value * (1 - too_long / 2) * (_CODE_COUNTS if sentence.code else 1)
+    return value * (1 - max(0, length - _LENGTH) / MAX_QUOTE / 2)
 
 
 def _pairs(ordered: Sequence[str]) -> set[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""An offline chat model: it searches, reads around the best passage, and answers with sentences of the documents.
+"""An offline chat model for the two parts of this example: the lead, and the analyst.
 
-It knows no language and invents nothing. What it says stands in the results of its tools, or it says that the
-documents do not answer. The same conversation always gets the same reply.
+It knows no language and invents nothing. What it says of the documents stands in the results of its tools, or it says
+that the documents do not answer. The same conversation always gets the same reply.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from outrider.examples.research.evidence import answer
-from outrider.examples.research.frame import parse_counts, parse_passages
-from outrider.examples.research.terms import words
+from outrider.examples.research.analysing import analyse
+from outrider.examples.research.leading import lead
+from outrider.examples.research.policy import START
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -30,15 +30,12 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
 
-#: The whole answer to a question that the documents do not answer, for any model.
-NOT_ANSWERED = "The documents do not answer this question."
-SEARCH, READ = "search_documents", "read_document"
-_MAX_QUERY_WORDS = 24
-_AROUND_LINES = 8
-
 
 class ExtractiveChatModel(BaseChatModel):
-    """Answers the last human message from what its tools found. Tokens in `usage_metadata` are words between spaces."""
+    """Plays the lead where it can start tasks, else the analyst.
+
+    It answers the last message of a person or a parent. Tokens in `usage_metadata` are words between spaces.
+    """
 
     @property
     def _llm_type(self) -> str:
@@ -51,7 +48,7 @@ class ExtractiveChatModel(BaseChatModel):
         tool_choice: str | None = None,  # noqa: ARG002 - it chooses by itself
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Let it call those of `search_documents` and `read_document` that are among `tools`."""
+        """Let it call those of `tools` that it knows: see `policy.py`."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(
@@ -104,35 +101,18 @@ class ExtractiveChatModel(BaseChatModel):
 
 
 def _reply(messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
-    """Search, then read around the best passage, then answer: what comes next shows in the messages."""
-    asked = max((at for at, one in enumerate(messages) if isinstance(one, HumanMessage)), default=-1)
-    question = messages[asked].text if messages else ""
-    results = [one for one in messages[asked + 1 :] if isinstance(one, ToolMessage)]
+    """The next message, by the part that its tools give it."""
     tools = {tool["function"]["name"] for tool in kwargs.get("tools", ())}
-    query = " ".join(dict.fromkeys(word for word, _ in words(question)[:_MAX_QUERY_WORDS]))
-    passages = [passage for result in results for passage in parse_passages(result.text)]
-    if not results and query and SEARCH in tools:
-        return _call(messages, SEARCH, {"query": query})
-    total, counts = parse_counts(results[0].text) if results else (0, {})
-    claims = answer(question, passages, counts, total)
-    if len(results) == 1 and claims and READ in tools:
-        best = claims[0]
-        first, _, last = best.line.partition("-")
-        start, end = max(1, int(first) - _AROUND_LINES), int(last or first) + _AROUND_LINES
-        return _call(messages, READ, {"path": best.file, "start_line": start, "end_line": end})
-    return _message(messages, "\n".join(map(str, claims)) or NOT_ANSWERED)
-
-
-def _call(messages: list[BaseMessage], name: str, args: dict[str, Any]) -> AIMessage:
+    reply = lead(messages) if START in tools else analyse(messages, tools)
     # The place in the conversation makes the id: the same in every attempt, and no other call has it.
-    return _message(messages, "", [tool_call(name=name, args=args, id=f"extractive-{len(messages)}")])
-
-
-def _message(messages: list[BaseMessage], text: str, calls: Sequence[Any] = ()) -> AIMessage:
+    calls = [
+        tool_call(name=name, args=args, id=f"extractive-{len(messages)}-{number}")
+        for number, (name, args) in enumerate(reply.calls)
+    ]
     read = sum(len(message.text.split()) for message in messages)
-    wrote = len(text.split()) + sum(len(str(value).split()) for call in calls for value in call["args"].values())
+    wrote = len(reply.text.split()) + sum(len(str(value).split()) for _, args in reply.calls for value in args.values())
     usage = UsageMetadata(input_tokens=read, output_tokens=wrote, total_tokens=read + wrote)
-    return AIMessage(content=text, tool_calls=list(calls), usage_metadata=usage)
+    return AIMessage(content=reply.text, tool_calls=calls, usage_metadata=usage)
 
 
 def _json(args: dict[str, Any]) -> str:

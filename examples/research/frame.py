@@ -12,7 +12,11 @@ from unicodedata import category
 from outrider.examples.research.search import Passage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from outrider.examples.research.search import Found
+
+NOTHING_FOUND = "no passage has any of these words"
 
 _PASSAGE = re.compile(r'<passage file="([^"]*)" lines="(\d+)-\d+" heading="([^"]*)">\n(.*?)\n</passage>', re.DOTALL)
 _COUNTS = re.compile(r'<counts passages="(\d+)">(.*?)</counts>')
@@ -48,13 +52,20 @@ def render_passages(*passages: Passage) -> str:
 
 def render_found(found: Found) -> str:
     """Frame what a search found, with the number of passages that have each word asked."""
-    counts = ", ".join(f"{word}: {number}" for word, number in found.counts.items())
-    parts = [f'<counts passages="{found.total}">{counts}</counts>']
-    parts.append(render_passages(*found.passages) if found.passages else "no passage has any of these words")
-    if found.skipped:
-        said = "; ".join(escape(reason) for reason in found.skipped[:_MAX_SKIPPED])
-        parts.append(f"not searched ({len(found.skipped)}): {said}")
-    return "\n".join(parts)
+    shown = render_passages(*found.passages) if found.passages else NOTHING_FOUND
+    return "\n".join([render_counts(found.total, found.counts), shown, *render_skipped(found.skipped)])
+
+
+def render_counts(total: int, counts: Mapping[str, int]) -> str:
+    """Of how many of all passages each word is part."""
+    shown = ", ".join(f"{word}: {number}" for word, number in counts.items())
+    return f'<counts passages="{total}">{shown}</counts>'
+
+
+def render_skipped(skipped: Sequence[str]) -> list[str]:
+    """One line about what could not be searched; none where all was."""
+    said = "; ".join(escape(reason) for reason in skipped[:_MAX_SKIPPED])
+    return [f"not searched ({len(skipped)}): {said}"] if skipped else []
 
 
 def parse_passages(text: str) -> list[Passage]:

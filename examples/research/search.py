@@ -14,7 +14,7 @@ from outrider.examples.research.folder import FolderError
 from outrider.examples.research.terms import terms, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from outrider.examples.research.folder import DocumentFolder, Listing
 
@@ -48,6 +48,7 @@ class Found:
     counts: dict[str, int]
     total: int
     skipped: tuple[str, ...]
+    scores: tuple[float, ...] = ()  #: of the passages, by BM25
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,33 @@ class _Index:
 
 def search(folder: DocumentFolder, query: str, limit: int = 8) -> Found:
     """The best `limit` passages for the words of `query`; of equal ones the earlier in the folder comes first."""
-    listing = folder.listing()
-    with _building:  # many runs start at once: one of them builds, the others find it built
-        index = _index(folder, listing)
+    index = _current(folder)
     asked = dict(words(query)[:MAX_QUERY_TERMS])
-    counts = {word: sum(term in have for have in index.terms) for word, term in asked.items()}
+    counts = _count(index, asked)
     query_terms = list(dict.fromkeys(term for word, term in asked.items() if counts[word]))
     if index.bm25 is None or not query_terms:
         return Found((), counts, len(index.passages), index.skipped)
     # Rounded, so that equal passages stay equal in floating point and the order is the same everywhere.
     scores = [round(float(score), 4) for score in index.bm25.get_scores(query_terms)]
     best = sorted((at for at, score in enumerate(scores) if score > 0), key=lambda at: (-scores[at], at))[:limit]
-    return Found(tuple(index.passages[at] for at in best), counts, len(index.passages), index.skipped)
+    found, values = tuple(index.passages[at] for at in best), tuple(scores[at] for at in best)
+    return Found(found, counts, len(index.passages), index.skipped, values)
+
+
+def count(folder: DocumentFolder, text: str) -> tuple[int, dict[str, int]]:
+    """(number of passages, word of the text → number of passages that have it), as `search` counts them."""
+    index = _current(folder)
+    return len(index.passages), _count(index, dict(words(text)[:MAX_QUERY_TERMS]))
+
+
+def _count(index: _Index, asked: Mapping[str, str]) -> dict[str, int]:
+    return {word: sum(term in have for have in index.terms) for word, term in asked.items()}
+
+
+def _current(folder: DocumentFolder) -> _Index:
+    listing = folder.listing()
+    with _building:  # many runs start at once: one of them builds, the others find it built
+        return _index(folder, listing)
 
 
 _building = threading.Lock()

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from outrider.examples.research.extractive import READ, SEARCH
 from outrider.examples.research.folder import FolderError
 from outrider.examples.research.frame import render_found, render_passages
+from outrider.examples.research.policy import READ, SEARCH
 from outrider.examples.research.search import MAX_LINE, Passage, search
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .shared.progress import progress
     from .shared.records import Limits, Notification, Run, Task
     from .shared.statuses import Status
+    from .shared.trees import running_tree
 
 __all__ = [
     "BackgroundSubagents",
@@ -25,6 +26,7 @@ __all__ = [
     "Task",
     "connect",
     "progress",
+    "running_tree",
 ]
 
 # Imported when they are first asked for: the command line answers `--help` without Redis and pydantic, and a worker
@@ -40,6 +42,7 @@ _HOMES = {
     "Task": ".shared.records",
     "connect": ".orchestrator.sync",
     "progress": ".shared.progress",
+    "running_tree": ".shared.trees",
 }
 
 

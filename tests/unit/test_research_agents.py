@@ -10,8 +10,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from outrider.examples.research import agents
 from outrider.examples.research.citations import parse, verify
-from outrider.examples.research.extractive import NOT_ANSWERED, ExtractiveChatModel
+from outrider.examples.research.extractive import ExtractiveChatModel
 from outrider.examples.research.folder import FolderError, open_folder
+from outrider.examples.research.policy import NOT_ANSWERED
 
 HERE = Path(agents.__file__).parent
 
@@ -170,7 +171,8 @@ async def test_a_provider_s_model_works_with_the_same_tools(docs, stub):
     assert '<passage file="lease.md"' in searched.text
     assert refused.status == "error"
     assert "is absolute" in refused.text
-    assert [tool["function"]["name"] for tool in stub.asked[0]["tools"]] == ["search_documents", "read_document"]
+    given = [tool["function"]["name"] for tool in stub.asked[0]["tools"]]
+    assert given == ["search_documents", "read_document", "read_chunk"]
     assert stub.asked[0]["messages"][0]["content"] == agents.PROMPT
     assert NOT_ANSWERED in agents.PROMPT
     assert not stub.script

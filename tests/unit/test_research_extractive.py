@@ -5,9 +5,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from outrider.examples.research.citations import parse, verify
 from outrider.examples.research.evidence import answer, sentences
-from outrider.examples.research.extractive import NOT_ANSWERED, ExtractiveChatModel
+from outrider.examples.research.extractive import ExtractiveChatModel
 from outrider.examples.research.folder import open_folder
 from outrider.examples.research.frame import parse_counts, parse_passages, render_found, render_passages
+from outrider.examples.research.policy import NOT_ANSWERED
 from outrider.examples.research.search import Found, Passage
 from outrider.examples.research.terms import terms, words
 from outrider.examples.research.tools import document_tools

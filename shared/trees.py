@@ -1,0 +1,27 @@
+"""Where the files that a tree of tasks shares lie in the store."""
+
+from __future__ import annotations
+
+from .context import running
+from .errors import BadInput
+
+Namespace = tuple[str, ...]
+
+
+def tree_namespace(root_id: str) -> Namespace:
+    """Return the namespace of the files of a tree of tasks, known by the id of its root."""
+    return ("trees", root_id, "files")
+
+
+def running_tree(_runtime: object = None) -> Namespace:
+    """Return the namespace of the running task's files, which its whole tree shares: the first argument of a store's calls.
+
+    Raise `BadInput` where no task runs.
+    """
+    now = running.get()
+    if now is None:
+        raise BadInput(
+            "no task runs here, so there is no tree of tasks whose files these could be: "
+            "ask for them inside a run, or give a namespace of your own"
+        )
+    return tree_namespace(now.task.ancestors[0] if now.task.ancestors else now.task.task_id)

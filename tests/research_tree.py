@@ -1,0 +1,83 @@
+"""The research example's lead and analysts on the worker's own runner, in this process, on a fake Redis."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from outrider import Outrider
+from outrider.examples import research
+from outrider.orchestrator.links import Links
+from outrider.shared.catalogue import Config
+from outrider.shared.filestore import RedisStore
+from outrider.shared.settings import Settings
+from outrider.shared.store import Store
+from outrider.shared.trees import tree_namespace
+from outrider.worker.agents import Agents
+from outrider.worker.control import Held
+from outrider.worker.runner import Runner
+
+CONFIG = Path(research.__file__).with_name("langgraph.json")
+
+
+class WithFiles(Agents):
+    @asynccontextmanager
+    async def open(self, name, config):
+        async with super().open(name, config) as graph:
+            yield graph.copy({"store": self.files})
+
+
+class Trees:
+    """Runs every bell at once, as many side by side as there are, and keeps what was rung."""
+
+    def __init__(self, redis, namespace):
+        self.settings = Settings.load(namespace=namespace, config=str(CONFIG))
+        self.store = Store(redis, namespace)
+        self.bells = []
+        self._at_work = []
+        config = Config.load(CONFIG)
+        agents = WithFiles(config.agents, config.folder)
+        self._runner = Runner(self.settings, redis, self.store, agents, Held(), self._ring, "here")
+        self.files = agents.files = RedisStore(redis, self.store.keys)
+        self.outrider = Outrider(self.settings)
+        self.outrider._links = Links(self.store, lambda: redis, self._ring)
+
+    async def _ring(self, bell):
+        self.bells.append(bell)
+        run = asyncio.ensure_future(self._runner.run(bell.task_id, bell.run_id))
+        self._at_work.append(run)
+
+    async def ask(self, question, docs, **more):
+        """Give the lead's task after it has ended, with its whole tree."""
+        configurable = {"docs": str(docs), **more}
+        submitted = await self.outrider.submit("lead", question, configurable=configurable)
+        for run in self._at_work:  # it grows while runs ring
+            await run
+        self._at_work.clear()
+        return await self.outrider.get(submitted.task_id)
+
+    async def messages(self, task_id):
+        return (await self.outrider.state(task_id)).get("messages", [])
+
+    async def analysts(self, task_id):
+        """Give the lead's children with their results, oldest first."""
+        tree = await self.outrider.tree(task_id)
+        return [await self.outrider.get(child.task.task_id) for child in tree.children]
+
+    async def chunks(self, task_id):
+        """Give what was offloaded: path → text."""
+        found = await self.files.asearch(tree_namespace(task_id), limit=1000)
+        return {item.key: item.value["content"] for item in found}
+
+
+def calls_of(messages):
+    return [(call["name"], call["args"]) for one in messages for call in getattr(one, "tool_calls", [])]
+
+
+@asynccontextmanager
+async def closing(trees):
+    try:
+        yield trees
+    finally:
+        for run in trees._at_work:
+            run.cancel()
+        await asyncio.gather(*trees._at_work, return_exceptions=True)
