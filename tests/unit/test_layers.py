@@ -42,6 +42,7 @@ HOMES = {
         "orchestrator/middleware.py",
         "orchestrator/tools.py",
     },
+    "deepagents": {"shared/backend.py"},  # an extra: only who uses it imports this file
 }
 # What a library raises may be caught anywhere.
 ANYWHERE = ("redis.exceptions", "kombu.exceptions")
