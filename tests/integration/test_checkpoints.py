@@ -246,16 +246,25 @@ async def test_a_link_cannot_be_read_as_a_checkpoint(any_redis, namespace):
 
 
 async def test_parallel_writes_of_a_delta_channel_keep_their_order(any_redis, namespace):
-    builder = StateGraph(Deltas)
+    builder, last = StateGraph(Deltas), asyncio.Event()
     builder.add_node("plan", lambda _: {"rare": ["plan"]})
     for at in range(12):
-        builder.add_node(f"n{at}", lambda _, at=at: {"x": [at], "rare": [at]})
+
+        async def node(_, at=at):
+            # The first in order is the last to write.
+            await last.wait() if at == 0 else None
+            if at == 9:
+                last.set()
+            return {"x": [at], "rare": [at]}
+
+        builder.add_node(f"n{at}", node)
         builder.add_edge("plan", f"n{at}")
         builder.add_edge(f"n{at}", "end")
     builder.add_node("end", lambda _: {"x": ["end"]}, defer=True)
     builder.add_edge(START, "plan")
 
     async def script(graph):
+        last.clear()
         out = await graph.ainvoke({"x": ["in"]}, thread(), durability="sync")
         assert (await graph.aget_state(thread())).values == out
         return out

@@ -296,8 +296,9 @@ async def test_threads_whose_ids_hold_colons_keep_apart(fake_redis, namespace):
     saver = RedisSaver(fake_redis, Keys(namespace))
     await put(saver, "a", ns="state:x", x=1)
     await put(saver, "a:state", ns="x", x=2)
-    found = [(each.config["configurable"]["thread_id"], each) async for each in saver.alist(None)]
-    assert [(name, each.checkpoint["channel_values"]["x"]) for name, each in found] == [("a", 1), ("a:state", 2)]
+    for thread_id, ns, value in (("a", "state:x", 1), ("a:state", "x", 2)):
+        head = await saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}})
+        assert head.checkpoint["channel_values"] == {"x": value}
 
 
 async def test_before_a_checkpoint_of_the_graph_around_it(fake_redis, namespace, monkeypatch):
