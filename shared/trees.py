@@ -14,7 +14,7 @@ def tree_namespace(root_id: str) -> Namespace:
 
 
 def running_tree(_runtime: object = None) -> Namespace:
-    """Return the namespace of the running task's files, which its whole tree shares: the first argument of a store's calls.
+    """Return the namespace of the files that the running task shares with its tree, for calls of the graph's store.
 
     Raise `BadInput` where no task runs.
     """
