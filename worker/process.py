@@ -23,6 +23,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from ..shared import catalogue
 from ..shared.broker import ring
 from ..shared.connections import connect
+from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
 from .control import Held
@@ -92,7 +93,10 @@ class WorkerProcess:
         async with connect(settings) as redis:
             redis.set_retry(PATIENCE)
             store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
-            runner = Runner(settings, redis, store, self._agents, self._held, self._ring_off_loop, self.worker_id)
+            files = RedisStore(redis, store.keys)
+            runner = Runner(
+                settings, redis, store, files, self._agents, self._held, self._ring_off_loop, self.worker_id
+            )
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
             beside = [

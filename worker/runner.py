@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from ..shared.context import Claim
+    from ..shared.filestore import RedisStore
     from ..shared.records import Bell, Usage
     from ..shared.settings import Settings
     from ..shared.store import Store
@@ -43,6 +44,7 @@ class Runner:
     settings: Settings
     redis: redis.asyncio.Redis
     store: Store
+    files: RedisStore  #: that every graph gets; not fenced
     agents: Agents
     held: Held
     ring: Callable[[Bell], Awaitable[None]]  #: off the loop
