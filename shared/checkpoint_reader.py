@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
@@ -14,6 +14,7 @@ from langgraph.checkpoint.base import (
 from redis.exceptions import NoScriptError
 
 from .checkpoint_records import Reply, Write, channel_of, in_order, read_record, script, thread_keys
+from .checkpoint_sync import current_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -34,6 +35,7 @@ class CheckpointReader(BaseCheckpointSaver[int]):
     ) -> None:
         super().__init__(serde=serde)
         self._redis, self._keys, self._cells = redis, keys, cells
+        self.loop = current_loop()  #: where the sync face does its work
 
     async def _call(self, name: str, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
         # register_script() would hash the text anew for each run's saver.
@@ -57,7 +59,7 @@ class CheckpointReader(BaseCheckpointSaver[int]):
         writes = in_order([reply.write() for _ in range(reply.take())])
         segments = reply.segments()
         rest, metadata = self.serde.loads_typed(record.payload)
-        checkpoint: Checkpoint = {
+        checkpoint = {
             **rest,
             "id": checkpoint_id,
             "channel_versions": record.versions,
@@ -65,7 +67,7 @@ class CheckpointReader(BaseCheckpointSaver[int]):
         }
         return CheckpointTuple(
             config_of(thread_id, ns, checkpoint_id),
-            checkpoint,
+            cast("Checkpoint", checkpoint),
             metadata,
             config_of(thread_id, ns, record.parent) if record.parent else None,
             [(write.task, write.channel, self._cells.read(self.serde, write.cell, segments)) for write in writes],
@@ -98,12 +100,12 @@ class CheckpointReader(BaseCheckpointSaver[int]):
                     yield found
 
     async def _threads(self) -> list[str]:
-        return sorted(name.decode() for name in await self._redis.smembers(self._keys.threads()))
+        ids = cast("set[bytes]", await self._redis.smembers(self._keys.threads()))
+        return sorted(name.decode() for name in ids)
 
     async def _index(self, thread_id: str) -> list[bytes]:
         """Return the fields of a thread's index: one for each namespace, and the put number."""
-        fields: list[bytes] = await self._redis.hkeys(thread_keys(self._keys, thread_id, "").index)  # type: ignore[assignment]
-        return fields
+        return cast("list[bytes]", await self._redis.hkeys(thread_keys(self._keys, thread_id, "").spaces))
 
     async def _namespaces(self, thread_id: str) -> list[str]:
         return sorted(name.decode()[1:] for name in await self._index(thread_id) if name[:1] == b"n")
@@ -113,7 +115,8 @@ class CheckpointReader(BaseCheckpointSaver[int]):
         order = thread_keys(self._keys, thread_id, ns).order
         number = None if before is None else await self._number(thread_id, ns, before)
         until = "+inf" if number is None else f"({number:.0f}"
-        ids = [name.decode() for name in await self._redis.zrevrangebyscore(order, until, "(0")]
+        found = cast("list[bytes]", await self._redis.zrevrangebyscore(order, until, "(0"))
+        ids = [name.decode() for name in found]
         # An id that is not here any more can only be compared by the time in it.
         return ids if before is None or number is not None else [name for name in ids if name < before]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ALONE = frozenset({"delete", "copy"})  #: scripts that handle whole keys and need no prelude
 UNIT, RECORD, NUL = "\x1f", "\x1e", b"\0"
+_KINDS = {str: "s", float: "f"}  #: how a version's text begins; ours are whole numbers and stand bare
 ASIDE = frozenset({"id", "channel_values", "channel_versions"})  #: what of a checkpoint is kept outside the payload
 
 
@@ -32,7 +33,7 @@ class ThreadKeys(NamedTuple):
     pool: str
     refs: str
     order: str
-    index: str
+    spaces: str  #: the index of namespaces
     threads: str
 
 
@@ -53,7 +54,7 @@ def thread_keys(keys: Keys, thread_id: str, ns: str) -> ThreadKeys:
 def every_key(keys: Keys, thread_id: str, index: Iterable[bytes]) -> list[str]:
     """Compute all keys of a thread from the fields of its index, which is the first of them."""
     outer = thread_keys(keys, thread_id, "")
-    found = [outer.index, outer.pool, outer.refs]
+    found = [outer.spaces, outer.pool, outer.refs]
     for field in index:
         if field[:1] == b"n":
             inner = thread_keys(keys, thread_id, field[1:].decode())
@@ -73,14 +74,14 @@ def script(name: str) -> tuple[str, str]:
 
 def entry(channel: str, version: str | float) -> str:
     """Name the value of a channel at a version."""
-    text = f"s{version}" if isinstance(version, str) else f"f{version!r}" if isinstance(version, float) else version
-    return f"{channel}{UNIT}{text}"
+    return f"{channel}{UNIT}{_KINDS.get(type(version), '')}{version}"
 
 
 def _parse_entry(text: str) -> tuple[str, str | int | float]:
     channel, _, version = text.rpartition(UNIT)
-    kinds = {"s": str, "f": float}
-    return channel, kinds[version[0]](version[1:]) if version[0] in kinds else int(version)
+    if version[0] == "s":
+        return channel, version[1:]
+    return channel, float(version[1:]) if version[0] == "f" else int(version)
 
 
 def write_record(

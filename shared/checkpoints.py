@@ -6,21 +6,20 @@ One put and one `put_writes` are one script, so each is wholly there or not at a
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import random
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 
 from .checkpoint_cells import Cells
 from .checkpoint_reader import CheckpointReader, config_of
 from .checkpoint_records import ASIDE, entry, every_key, owner_of, read_record, thread_keys, write_record
-from .errors import BadInput, ClaimLost, OutriderError
+from .checkpoint_sync import blocking, wait_on
+from .errors import BadInput, ClaimLost
 from .family import CURSOR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import redis.asyncio
     from langchain_core.runnables import RunnableConfig
@@ -35,22 +34,7 @@ SLACK = 16  #: checkpoints beyond `keep_steps` that gather before they are prune
 PAGE = 64  #: checkpoints, or namespaces, that one script call drops at most
 REFUSED, INCOMPLETE = -1, -2  #: what a script that writes answers instead of writing
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Part = str | bytes | int
-
-
-def _blocking(
-    method: Callable[Concatenate[RedisSaver, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[RedisSaver, P], T]:
-    """Make the sync face of an async method: it runs on the saver's loop while the calling thread waits."""
-
-    def call(self: RedisSaver, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._wait(method(self, *args, **kwargs))
-
-    # LangGraph looks at the signature of `put_writes`.
-    functools.update_wrapper(call, method)
-    return call
 
 
 class RedisSaver(CheckpointReader):
@@ -72,7 +56,6 @@ class RedisSaver(CheckpointReader):
     ) -> None:
         super().__init__(redis, keys, Cells(remember=claim is not None), serde)
         self._claim, self._keep = claim, max(1, keep_steps)
-        self._loop = _current_loop()
 
     def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 - the base class's
         """Return the next version of a channel. Its low half is random, so two branches never share one."""
@@ -245,34 +228,18 @@ class RedisSaver(CheckpointReader):
             done = await self._call("copy", [self._keys.threads(), *pairs], [target_thread_id, len(names)])
 
     # the sync face
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None or self._loop is _current_loop():
-            work.close()
-            raise OutriderError(
-                "this saver's sync methods block: call them from another thread than that of the loop on which the "
-                "saver was made (inside the loop, await the method that begins with an `a`)"
-            )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
     async def _all(self, *args: Any, **kwargs: Any) -> list[CheckpointTuple]:
         return [found async for found in self.alist(*args, **kwargs)]
 
     def list(self, *args: Any, **kwargs: Any) -> Iterator[CheckpointTuple]:
         """Return what `alist` yields."""
-        return iter(self._wait(self._all(*args, **kwargs)))
+        return iter(wait_on(self.loop, self._all(*args, **kwargs)))
 
-    get_tuple = _blocking(CheckpointReader.aget_tuple)
-    get_delta_channel_history = _blocking(CheckpointReader.aget_delta_channel_history)
-    put = _blocking(aput)
-    put_writes = _blocking(aput_writes)
-    prune = _blocking(aprune)
-    delete_for_runs = _blocking(adelete_for_runs)
-    delete_thread = _blocking(adelete_thread)
-    copy_thread = _blocking(acopy_thread)
-
-
-def _current_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+    get_tuple = blocking(CheckpointReader.aget_tuple)
+    get_delta_channel_history = blocking(CheckpointReader.aget_delta_channel_history)
+    put = blocking(aput)
+    put_writes = blocking(aput_writes)
+    prune = blocking(aprune)
+    delete_for_runs = blocking(adelete_for_runs)
+    delete_thread = blocking(adelete_thread)
+    copy_thread = blocking(acopy_thread)
