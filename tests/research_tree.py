@@ -1,7 +1,6 @@
 """The research example's lead and analysts on the worker's own runner, in this process, on a fake Redis."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from outrider import Outrider
@@ -19,13 +18,6 @@ from outrider.worker.runner import Runner
 CONFIG = Path(research.__file__).with_name("langgraph.json")
 
 
-class WithFiles(Agents):
-    @asynccontextmanager
-    async def open(self, name, config):
-        async with super().open(name, config) as graph:
-            yield graph.copy({"store": self.files})
-
-
 class Trees:
     """Runs every bell at once, as many side by side as there are, and keeps what was rung."""
 
@@ -35,9 +27,17 @@ class Trees:
         self.bells = []
         self._at_work = []
         config = Config.load(CONFIG)
-        agents = WithFiles(config.agents, config.folder)
-        self._runner = Runner(self.settings, redis, self.store, agents, Held(), self._ring, "here")
-        self.files = agents.files = RedisStore(redis, self.store.keys)
+        self.files = RedisStore(redis, self.store.keys)
+        self._runner = Runner(
+            settings=self.settings,
+            redis=redis,
+            store=self.store,
+            files=self.files,
+            agents=Agents(config.agents, config.folder),
+            held=Held(),
+            ring=self._ring,
+            worker_id="here",
+        )
         self.outrider = Outrider(self.settings)
         self.outrider._links = Links(self.store, lambda: redis, self._ring)
 
@@ -71,13 +71,3 @@ class Trees:
 
 def calls_of(messages):
     return [(call["name"], call["args"]) for one in messages for call in getattr(one, "tool_calls", [])]
-
-
-@asynccontextmanager
-async def closing(trees):
-    try:
-        yield trees
-    finally:
-        for run in trees._at_work:
-            run.cancel()
-        await asyncio.gather(*trees._at_work, return_exceptions=True)

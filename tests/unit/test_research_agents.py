@@ -1,13 +1,12 @@
-import http.server
 import importlib.util
 import json
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
+from openai_stub import call, serving
 from outrider.examples.research import agents
 from outrider.examples.research.citations import parse, verify
 from outrider.examples.research.extractive import ExtractiveChatModel
@@ -108,63 +107,17 @@ async def test_the_project_s_own_documents_answer_the_demo_s_questions(question)
     assert [verify(open_folder(own), one) for one in parse(answer)] == [None] * len(answer.split("\n"))
 
 
-class Stub(http.server.ThreadingHTTPServer):
-    """An OpenAI-compatible server that replies from a script and keeps what it was asked."""
-
-    def __init__(self, script):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.asked = list(script), []
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        message = {"role": "assistant", "content": None, **self.server.script.pop(0)}
-        reason = "tool_calls" if message.get("tool_calls") else "stop"
-        body = json.dumps({
-            "id": "c", "object": "chat.completion", "created": 0, "model": "stub",
-            "choices": [{"index": 0, "finish_reason": reason, "message": message}],
-            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-        }).encode()  # fmt: skip
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        pass
-
-
-def call(number, name, **args):
-    function = {"name": name, "arguments": json.dumps(args)}
-    return {"tool_calls": [{"id": f"call_{number}", "type": "function", "function": function}]}
-
-
-@pytest.fixture
-def stub(monkeypatch):
-    answer = '- A run goes back. [lease.md:3] "the run goes back to the queue"'
-    server = Stub([
-        call(1, "search_documents", query="lease"),
-        call(2, "read_document", path="/etc/passwd", start_line=1, end_line=5),
-        {"content": answer},
-    ])  # fmt: skip
-    monkeypatch.setenv("OPENAI_API_KEY", "stub")
-    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 @pytest.mark.sockets
-async def test_a_provider_s_model_works_with_the_same_tools(docs, stub):
+async def test_a_provider_s_model_works_with_the_same_tools(docs, monkeypatch):
     pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
-    graph = agents.analyst(config(docs, model="openai:stub"))
-    state = await graph.ainvoke({"messages": [("user", "What happens when a lease runs out?")]})
+    script = [
+        {"tool_calls": [call(1, "search_documents", query="lease")]},
+        {"tool_calls": [call(2, "read_document", path="/etc/passwd", start_line=1, end_line=5)]},
+        {"content": '- A run goes back. [lease.md:3] "the run goes back to the queue"'},
+    ]
+    with serving(lambda _: script.pop(0), monkeypatch) as stub:
+        graph = agents.analyst(config(docs, model="openai:stub"))
+        state = await graph.ainvoke({"messages": [("user", "What happens when a lease runs out?")]})
     found = parse(state["messages"][-1].text)
     assert [verify(open_folder(docs), one) for one in found] == [None]
     searched, refused = (message for message in state["messages"] if isinstance(message, ToolMessage))
@@ -175,4 +128,4 @@ async def test_a_provider_s_model_works_with_the_same_tools(docs, stub):
     assert given == ["search_documents", "read_document", "read_chunk"]
     assert stub.asked[0]["messages"][0]["content"] == agents.PROMPT
     assert NOT_ANSWERED in agents.PROMPT
-    assert not stub.script
+    assert not script
