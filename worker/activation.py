@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from langgraph.errors import GraphDrained
+from langgraph.errors import GraphDrained, NodeCancelledError
 
 from ..shared.checkpoints import RedisSaver
 from ..shared.context import Running, running
@@ -16,6 +16,7 @@ from .executor import current_jobs
 from .meter import Meter
 from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
 from .progress import Emitter
+from .upstream import attached
 from .view import View
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 #: What an agent's code gets to end by itself once it was told to stop; then its run settles without it.
 STOP_SECONDS = 5.0
+#: When it is told again. One telling can be lost: `asyncio.wait_for` of Python 3.11 swallows a cancel that comes as
+#: its call ends, and so may an agent.
+TELL_AGAIN_SECONDS = 1.0
 
 
 class Activation:
@@ -59,8 +63,10 @@ class Activation:
             )
         )
         left = self._time_left()
+        if left is not None and left <= 0:
+            return self._stopped(Stop.TIMED_OUT)
         loop = asyncio.get_running_loop()
-        timer = None if left is None else loop.call_later(max(0.0, left), self._control.stop, Stop.TIMED_OUT)
+        timer = None if left is None else loop.call_later(left, self._control.stop, Stop.TIMED_OUT)
         self._work = work = loop.create_task(self._activate())
         work.add_done_callback(_retrieve)
         self._control.work(work)
@@ -79,7 +85,9 @@ class Activation:
     async def _until_stopped(self, work: asyncio.Task[None]) -> None:
         await asyncio.wait([work, self._control.stopped], return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
-            await asyncio.wait([work], timeout=STOP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await _insist(work)
 
     async def _activate(self) -> None:
         """Build the graph, with our saver on it, and stream it to its end."""
@@ -92,7 +100,7 @@ class Activation:
         }
         async with self._runner.agents.open(task.agent, config) as agent:
             saver = RedisSaver(self._runner.redis, self._runner.store.keys, self._claimed.claim)
-            graph = agent.copy({"checkpointer": saver})
+            graph = attached(agent, saver, self._runner.files)
             so_far = await self._conversation(graph, config)
             given = self._view.input_for(graph, self._claimed, self._runner.agents.entry(task.agent), so_far)
             stream = graph.astream(
@@ -121,14 +129,15 @@ class Activation:
         # An agent's own CancelledError is an error like any other: nobody here cancelled it.
         error = asyncio.CancelledError() if work.cancelled() else work.exception()
         match error:
-            case None if self._view.interrupts is not None:
-                return Paused(self._view.interrupts)
             case None:
-                return self._finished()
+                asks = self._view.interrupts
+                return self._finished() if asks is None else Paused(asks)
             case GraphDrained():
                 return GivenBack()
             case ClaimLost():
                 return NotOurs()
+            case NodeCancelledError(__cause__=BaseException() as own):
+                return Failed.by(own)
             case _:
                 return Failed.by(error)
 
@@ -168,9 +177,15 @@ class Activation:
 
     async def code_ended(self) -> None:
         """Return when the agent's coroutine and all its jobs in threads have ended."""
-        if self._work is not None and not self._work.done():
-            await asyncio.wait([self._work])
+        if self._work is not None:
+            await _insist(self._work)
         await self._control.jobs.ended()
+
+
+async def _insist(work: asyncio.Task[None]) -> None:
+    """Wait for code that was told to stop, and tell it again and again."""
+    while not (await asyncio.wait([work], timeout=TELL_AGAIN_SECONDS))[0]:
+        work.cancel()
 
 
 def _retrieve(work: asyncio.Task[None]) -> None:

@@ -27,13 +27,13 @@ from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
 from .control import Held
-from .durability import allow_graphs_without_checkpoints
 from .executor import JobExecutor
 from .heartbeat import Heartbeat
 from .listener import listen
 from .runner import Runner
 from .shutdown import leave_by
 from .sweeper import Sweeper
+from .upstream import allow_graphs_without_checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -153,7 +153,11 @@ class WorkerProcess:
     def drain(self) -> None:
         """Give back every run after its present step, and start none. From any thread, also in a signal handler."""
         self.draining = True
-        self._loop.call_soon_threadsafe(self._held.drain)
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        log.info("worker.drains", runs=len(self._held.claims()))  # here: a signal handler must not log
+        self._held.drain()
 
     def drain_at_end_of(self, pipe: int) -> None:
         """Drain when the other end of a pipe is closed, and leave at the end of the grace period."""
