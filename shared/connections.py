@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
@@ -12,11 +14,14 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, InvalidRespo
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .batching import BatchingRedis
 from .errors import RedisUnreachable
 from .settings import mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from redis.asyncio.connection import AbstractConnection
 
     from .settings import Settings
 
@@ -36,7 +41,29 @@ def connect(settings: Settings, *, size: int = POOL_SIZE) -> redis.asyncio.Redis
         health_check_interval=30,
         retry=retry,
     )
-    return redis.asyncio.Redis.from_pool(pool)
+    pool.connection_class = _heeding(pool.connection_class)
+    return BatchingRedis.from_pool(pool)
+
+
+def _heeding(base: type[AbstractConnection]) -> type[AbstractConnection]:
+    """The connection class, made to heed every cancel.
+
+    redis-py sends within `asyncio.wait_for`, and that of Python 3.11 forgets a cancel that comes as the send ends: the
+    run, or the wait, that was to end would go on for ever.
+    """
+    if sys.version_info >= (3, 12):
+        return base
+
+    class Heeding(base):  # type: ignore[valid-type,misc]  # TCP, TLS or a Unix socket, as the URL says
+        async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+            task = asyncio.current_task()
+            before = task.cancelling() if task else 0
+            await super().send_packed_command(*args, **kwargs)
+            if task and task.cancelling() > before:
+                await self.disconnect(nowait=True)  # its answer would else be taken for that of the next command
+                raise asyncio.CancelledError
+
+    return Heeding
 
 
 def connect_blocking(settings: Settings) -> redis.asyncio.Redis:

@@ -28,6 +28,7 @@ HOMES = {
         "shared/checkpoint*.py",
         "shared/filestore.py",
         "shared/connections.py",
+        "shared/batching.py",
         "orchestrator/inbox.py",
         "orchestrator/embedded.py",
         "worker/process.py",  # how long a worker bears with a Redis that is away
