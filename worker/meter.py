@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -20,11 +22,18 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
 
+# LangChain makes the coroutines of all callbacks before it awaits the first: where that one refuses a turn, the others
+# are never awaited, and Python would warn of it.
+warnings.filterwarnings("ignore", "coroutine 'ahandle_event' was never awaited", RuntimeWarning)
+
 COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
-class LimitReached(Exception):
-    """No further model call: a limit of the task is reached. The run ends whatever the agent makes of this."""
+class LimitReached(asyncio.CancelledError):
+    """No further model call: a limit of the task is reached. The run ends whatever the agent makes of this.
+
+    It is a cancellation, and passes an agent's `except Exception` as one.
+    """
 
 
 class Meter(BaseCallbackHandler):

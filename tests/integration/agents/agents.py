@@ -1,0 +1,298 @@
+"""Agents that do what a test tells them. They hold at gates in Redis, and note what they did there."""
+# ruff: noqa: ARG002 the methods of a chat model have LangChain's signatures
+
+import asyncio
+import contextlib
+import operator
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from typing import Annotated, TypedDict
+
+import redis
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
+from langgraph.func import entrypoint
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+from outrider import progress
+from outrider.shared.context import running
+
+
+def key(*parts):
+    run = running.get()
+    return ":".join((run.store.keys.namespace, "test", run.claim.task_id, *parts))
+
+
+async def note(what):
+    await running.get().store.redis.rpush(key("did"), what)
+
+
+async def gate(name):
+    """Say that the run is here, and wait until the test opens."""
+    client = running.get().store.redis
+    await client.rpush(key("at", name), "x")
+    while not await client.blpop(key("open", name), 1):
+        pass
+
+
+def sync_gate(name):
+    with redis.Redis.from_url(os.environ["OUTRIDER_REDIS_URL"]) as client:
+        client.rpush(key("at", name), "x")
+        while not client.blpop(key("open", name), 1):
+            pass
+
+
+class State(TypedDict):
+    text: str
+    gates: list[str]
+    done: Annotated[list[str], operator.add]
+
+
+def _chain(*nodes, schema=State):
+    graph, last = StateGraph(schema), START
+    for name, node in nodes:
+        graph.add_node(name, node)
+        graph.add_edge(last, name)
+        last = name
+    return graph
+
+
+def _step(name):
+    async def step(state):
+        await note(name)
+        if name in state.get("gates", ()):
+            await gate(name)
+        return {"done": [name]}
+
+    return step
+
+
+STEPS = _chain(*((name, _step(name)) for name in "abc"))
+
+compiled = STEPS.compile()
+builder = STEPS
+
+
+def factory():
+    return STEPS.compile()
+
+
+def factory_with_config(config):
+    text = config["configurable"]["greeting"]
+
+    async def greet(state):
+        return {"done": [text]}
+
+    return _chain(("greet", greet)).compile()
+
+
+async def async_factory(*, config):
+    return factory_with_config(config)
+
+
+@asynccontextmanager
+async def context_factory():
+    await note("opened")
+    try:
+        yield STEPS
+    finally:
+        await note("closed")
+
+
+async def wrong_factory():
+    return {"not": "a graph"}
+
+
+retried = compiled.with_retry()
+
+
+def _raise(name):
+    if name == "exit":
+        sys.exit(3)
+    if name == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if name == "unprintable":
+
+        class Unprintable(Exception):
+            def __str__(self):
+                raise RuntimeError
+
+        raise Unprintable
+    errors = {"timeout": TimeoutError, "cancelled": asyncio.CancelledError, "value": ValueError}
+    raise errors[name](f"sk-SECRET {name} \ud835 \x00 " + "x" * 500_000)
+
+
+async def _raises(state):
+    return _raise(state["text"])
+
+
+raises = _chain(("raises", _raises)).compile()
+sync_raises = _chain(("raises", lambda state: _raise(state["text"]))).compile()
+
+_loops = StateGraph(State)
+_loops.add_node("again", _step("again"))
+_loops.add_edge(START, "again")
+_loops.add_edge("again", "again")
+looper = _loops.compile().with_config({"recursion_limit": 4})
+
+ODD = {
+    "bytes": b"\xff\x00",
+    "set": {"b", "a"},
+    "nan": float("nan"),
+    "surrogate": "\ud835 and \x00",
+    "object": object(),
+    "class": State,
+    "big": "y" * 5_000_000,
+    "cycle": [],
+}
+ODD["cycle"].append(ODD["cycle"])
+
+
+class OddState(TypedDict):
+    text: str
+    value: Annotated[object, lambda _, new: new]
+
+
+async def _odd(state):
+    return {"value": ODD[state["text"]]}
+
+
+# The odd value is not checkpointed: what a serializer refuses is another test's matter.
+@entrypoint()
+async def odd(given):
+    return entrypoint.final(value=ODD[given["text"]], save=None)
+
+
+def _slow_sync(state):
+    sync_gate("sync")
+    return {"done": ["late"]}
+
+
+slow_sync = _chain(("slow", _slow_sync), ("after", _step("after"))).compile()
+
+
+async def _stubborn(state):
+    try:
+        await gate("stubborn")
+    except asyncio.CancelledError:
+        with contextlib.suppress(asyncio.CancelledError):
+            await gate("still")
+    return {"done": ["late"]}
+
+
+stubborn = _chain(("stubborn", _stubborn), ("after", _step("after"))).compile()
+
+
+async def _asks(state):
+    answer = interrupt({"question": "go on?"})
+    return {"done": [answer]}
+
+
+asks = _chain(("asks", _asks)).compile()
+
+
+async def _tells(state):
+    get_stream_writer()({"seen": 3})
+    progress(0.5, note="half")
+    await asyncio.to_thread(progress, 3, 4)
+    return {"done": ["told"]}
+
+
+tells = _chain(("tells", _tells)).compile()
+
+_inner = _chain(("inner", _step("inner"))).compile(checkpointer=False)
+no_checkpoints_inside = _chain(("nested", _inner), ("after", _step("after"))).compile()
+
+
+class ScriptedModel(BaseChatModel):
+    """Calls the tool `look` in each of its first `calls` turns, then answers. Each turn costs 10 tokens."""
+
+    calls: int = 0
+    hold: bool = False
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+    def _message(self, messages, cls=AIMessage):
+        turn = sum(isinstance(message, AIMessage) for message in messages)
+        usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+        if turn < self.calls:
+            call = {"name": "look", "args": {"where": f"{turn}"}, "id": f"call-{turn}"}
+            return AIMessage("", tool_calls=[call], usage_metadata=usage)
+        return cls("the final answer", usage_metadata=usage)
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        return ChatResult(generations=[ChatGeneration(message=self._message(messages))])
+
+    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
+        if self.hold:
+            await gate("model")
+        whole = self._message(messages)
+        if whole.tool_calls:
+            chunks = [
+                {"name": c["name"], "args": '{"where": "here"}', "id": c["id"], "index": 0} for c in whole.tool_calls
+            ]
+            pieces = [AIMessageChunk("", tool_call_chunks=chunks, usage_metadata=whole.usage_metadata)]
+        else:
+            pieces = [AIMessageChunk(word) for word in ("the ", "final ", "answer")]
+            pieces.append(AIMessageChunk("", usage_metadata=whole.usage_metadata))
+        for piece in pieces:
+            chunk = ChatGenerationChunk(message=piece)
+            if run_manager:
+                await run_manager.on_llm_new_token(piece.text, chunk=chunk)
+            yield chunk
+
+
+@tool
+async def look(where: str) -> str:
+    """Look somewhere."""
+    await note("look")
+    return f"seen {where}"
+
+
+chat = create_agent(ScriptedModel(calls=1), tools=[look])
+talker = create_agent(ScriptedModel(calls=100), tools=[look])
+held_chat = create_agent(ScriptedModel(hold=True), tools=[])
+
+
+async def _swallows(state):
+    model = ScriptedModel()
+    for _ in range(20):
+        with contextlib.suppress(Exception):
+            await model.ainvoke("again")
+    return {"done": ["swallowed"]}
+
+
+swallower = _chain(("swallows", _swallows)).compile()
+
+
+async def _sleeps(state):
+    await note("started")
+    await asyncio.Event().wait()
+
+
+sleeper = _chain(("sleeps", _sleeps)).compile()
+
+CLIENTS = []
+
+
+async def _cached_client(state):
+    """Use a client that an earlier run of this process made: it works only while the loop is the same."""
+    if not CLIENTS:
+        CLIENTS.append(redis.asyncio.Redis.from_url(os.environ["OUTRIDER_REDIS_URL"]))
+    await CLIENTS[0].ping()
+    return {"done": [str(os.getpid())]}
+
+
+caches = _chain(("caches", _cached_client)).compile()

@@ -1,0 +1,169 @@
+"""What runs beside the runs of a worker process: heartbeat, sweeper, listener, events."""
+
+import asyncio
+
+import pytest
+
+import workers
+from outrider.shared.statuses import EndedAs, Phase, Status
+from outrider.worker.control import Control, Held, Stop
+from outrider.worker.heartbeat import Heartbeat
+from outrider.worker.listener import listen
+from outrider.worker.progress import Emitter
+from outrider.worker.sweeper import Sweeper
+
+
+@pytest.fixture
+async def bench(redis_url, namespace):
+    async with workers.bench(redis_url, namespace, lease_seconds=0.3, heartbeat_seconds=0.1, max_attempts=2) as bench:
+        yield bench
+
+
+def sweeper(bench):
+    return Sweeper(bench.settings, bench.store, bench._ring)
+
+
+async def claimed(bench, worker="w", lease_ms=60_000):
+    task_id, run_id = await bench.submit("compiled")
+    facts = await bench.store.facts(task_id)
+    return await bench.store.claim(facts, run_id, worker=worker, lease_ms=lease_ms), facts
+
+
+async def lapse(bench, claim):
+    """Let a lease have run out."""
+    await bench.redis.hset(bench.store.keys.run(claim.run_id), "lease_until_ms", 1)
+    await bench.redis.zadd(bench.store.keys.leases(), {f"{claim.task_id}/{claim.run_id}": 1})
+
+
+async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
+    got, facts = await claimed(bench)
+    await sweeper(bench).sweep()
+    assert bench.bells == []  # its lease is good
+    await lapse(bench, got.claim)
+    await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
+    task = await bench.store.get(got.task.task_id)
+    assert (task.status, task.phase, task.attempt) == (Status.PENDING, Phase.QUEUED, 1)
+    assert [bell.run_id for bell in bench.bells] == [got.run.run_id]
+
+    again = await bench.store.claim(facts, got.run.run_id, worker="w2", lease_ms=60_000)
+    await lapse(bench, again.claim)
+    await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
+    task = await bench.store.get(got.task.task_id)
+    assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, "WorkerLost", EndedAs.LOST)
+    assert "in each of 2 attempts; the last was w2" in task.error.message
+    assert len(bench.bells) == 1
+
+
+async def test_an_overdue_bell_is_rung_once_by_many_sweepers(bench):
+    task_id, run_id = await bench.submit("compiled")
+    await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1})
+    await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
+    assert [(bell.task_id, bell.run_id, bell.queue) for bell in bench.bells] == [(task_id, run_id, "subagents")]
+    assert "go" not in bench.bells[0].label.split()
+
+
+async def test_a_member_whose_task_is_gone_is_forgotten(bench):
+    await bench.redis.zadd(bench.store.keys.ring_at(), {"gone/gone-run": 1})
+    await bench.redis.zadd(bench.store.keys.leases(), {"gone/gone-run": 1})
+    await sweeper(bench).sweep()
+    assert not await bench.redis.exists(bench.store.keys.ring_at(), bench.store.keys.leases())
+
+
+async def test_more_than_a_page_is_swept_at_once(bench):
+    ids = [await bench.submit("compiled") for _ in range(120)]
+    await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1 for task_id, run_id in ids})
+    a_sweeper = sweeper(bench)
+    while await a_sweeper.sweep():
+        pass
+    assert {bell.run_id for bell in bench.bells} == {run_id for _, run_id in ids}
+
+
+async def test_the_heartbeat_renews_what_is_held_and_tells_what_is_not(bench):
+    loop = asyncio.get_running_loop()
+    held = Held()
+    controls = []
+    for _ in range(2):
+        got, _ = await claimed(bench)
+        control = Control(got.run.run_id, loop)
+        control.held(got.claim, got.task.agent)
+        controls.append(control)
+    kept, replaced = controls
+    await lapse(bench, kept.claim)
+    await bench.redis.hincrby(bench.store.keys.task(replaced.claim.task_id), "epoch", 1)
+    with held.holding(kept), held.holding(replaced):
+        heartbeat = Heartbeat(bench.settings, held, loop)
+        heartbeat.start()
+        await replaced.stopped
+        await asyncio.to_thread(heartbeat.stop)
+    assert (replaced.reason, replaced.claim.stale) == (Stop.STALE, True)
+    assert (kept.reason, kept.claim.stale) == (None, False)
+    assert (await bench.store.get_run(kept.run_id)).lease_until_ms > 1
+
+
+async def test_a_loop_that_hangs_loses_its_claims(bench):
+    loop = asyncio.get_running_loop()
+    got, _ = await claimed(bench)
+    control = Control(got.run.run_id, loop)
+    control.held(got.claim, got.task.agent)
+    await lapse(bench, got.claim)
+    held = Held()
+    with held.holding(control):
+        heartbeat = Heartbeat(bench.settings, held, loop)
+        heartbeat._answered -= 60
+        await heartbeat._beat(bench.store)
+    assert (await bench.store.get_run(control.run_id)).lease_until_ms == 1
+
+
+async def test_a_published_cancel_stops_the_run_it_names(bench):
+    loop = asyncio.get_running_loop()
+    held = Held()
+    one, other = Control("one", loop), Control("other", loop)
+    listening = loop.create_task(listen(bench.settings, bench.store.keys, held))
+    with held.holding(one), held.holding(other):
+        while not await bench.redis.publish(bench.store.keys.control(), "one"):
+            pass
+        await one.stopped
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    assert (one.reason, other.reason) == (Stop.CANCELLED, None)
+
+
+async def test_cancelled_in_a_claim_s_shadow(bench):
+    """A cancel that comes before the agent's code was started stops it all the same."""
+    task_id, run_id = await bench.submit("compiled")
+    claim = bench.store.claim
+
+    async def claim_and_cancel(*args, **kwargs):
+        got = await claim(*args, **kwargs)
+        await bench.store.cancel(task_id)
+        bench.held.stop(run_id, Stop.CANCELLED)
+        return got
+
+    bench.store.claim = claim_and_cancel
+    outcome = await bench.runner.run(task_id, run_id)
+    assert type(outcome).__name__ == "Cancelled"
+    assert await bench.did(task_id) == []
+
+
+async def test_events_are_batched_merged_and_fenced(bench):
+    got, facts = await claimed(bench)
+    written = []
+
+    async def write(batch):
+        written.append(len(batch))
+        return await bench.store.emit(got.claim, facts.agent, batch)
+
+    emitter = Emitter(write)
+    for word in ("one ", "two ", "three"):
+        emitter.emit("tokens", {"text": word, "node": "model", "message_id": "m"})
+    await asyncio.to_thread(emitter.emit, "step", {"node": "model"})
+    await bench.until(got.task.task_id, "step")
+    assert written == [2]
+    events = await bench.events(got.task.task_id)
+    assert [event.data["text"] for event in events if event.type == "tokens"] == ["one two three"]
+    emitter.emit("step", {"node": "last"})
+    assert await emitter.close() == [("step", {"node": "last"})]
+    emitter.emit("step", {"node": "late"})
+    assert await emitter.close() == []
+    await bench.store.cancel(got.task.task_id)
+    assert not await write([("step", {"node": "stale"})])

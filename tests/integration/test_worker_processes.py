@@ -1,0 +1,231 @@
+"""Real workers: Celery, threads and children, signals, and what is lost and found."""
+
+import asyncio
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+import workers
+from outrider.shared.broker import make_app, ring
+from outrider.shared.records import Bell
+from outrider.shared.settings import Settings
+from outrider.shared.statuses import EndedAs, Phase, Status
+
+SECRET = "sk-SECRET-in-a-description"
+
+
+class Site:
+    """A namespace with its desk, its broker, and the workers that a test starts."""
+
+    def __init__(self, desk, settings):
+        self.desk, self.settings = desk, settings
+        self.app = make_app(settings)
+
+    def worker(self, *args, **env):
+        return workers.WorkerProcess(self.settings.redis_url, self.settings.namespace, *args, **env)
+
+    async def ring(self, task_id, run_id, queue="subagents", label="label"):
+        await asyncio.to_thread(ring, self.app, Bell(task_id=task_id, run_id=run_id, queue=queue, label=label))
+
+    async def submit(self, agent, text="go", **fields):
+        task_id, run_id = await self.desk.submit(agent, text, **fields)
+        await self.ring(task_id, run_id, fields.get("queue", "subagents"))
+        return task_id, run_id
+
+    async def settled(self, task_id):
+        await self.desk.until(task_id, "task.settled")
+        return await self.desk.store.get(task_id)
+
+
+@pytest.fixture
+async def site(redis_url, namespace, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+    settings = Settings(redis_url=redis_url, namespace=namespace)
+    async with workers.connect(settings) as client:
+        site = Site(workers.Desk(workers.Store(client, namespace)), settings)
+        yield site
+        site.app.close()
+
+
+class Monitor:
+    """Hears Celery's events, as Flower does."""
+
+    def __init__(self, app):
+        self.app, self.events = app, []
+        self._more = threading.Condition()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        with self.app.connection_for_read() as connection:
+            self._receiver = self.app.events.Receiver(connection, handlers={"*": self._hear})
+            self._receiver.capture(limit=None, timeout=None, wakeup=False)
+
+    def _hear(self, event):
+        with self._more:
+            self.events.append(event)
+            self._more.notify_all()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._receiver.should_stop = True
+        self._thread.join()
+
+    async def hears(self, kind, run_id):
+        """Return when it has heard an event of this type about a run."""
+
+        def wait():
+            with self._more:
+                assert self._more.wait_for(lambda: kind in self.of(run_id), 30), self.of(run_id)
+
+        await asyncio.to_thread(wait)
+
+    def of(self, run_id):
+        return [event["type"] for event in self.events if event.get("uuid") == run_id]
+
+
+async def test_tasks_on_threads_from_start_to_stop(site):
+    with Monitor(site.app) as monitor, site.worker("-c", "4", "-Q", "subagents,slow") as worker:
+        first, first_run = await site.submit("compiled", SECRET)
+        assert (await site.settled(first)).result["done"] == ["a", "b", "c"]
+        # a broken agent beside working ones, an agent that fails, one that ends its process' loop
+        broken, broken_run = await site.submit("broken")
+        assert (await site.settled(broken)).error.type == "BrokenAgent"
+        failed, failed_run = await site.submit("raises", "value")
+        assert (await site.settled(failed)).error.type == "ValueError"
+        left, _ = await site.submit("raises", "exit")
+        assert (await site.settled(left)).error.type == "SystemExit"
+        asked, asked_run = await site.submit("asks")
+        await site.desk.until(asked, "task.waiting")
+        # a doubled bell, and one of a task that is not there
+        await site.ring(first, first_run)
+        await site.ring("no-such-task", "no-such-run")
+        # stopped by Celery's own command, on threads; the worker goes on
+        revoked, revoked_run = await site.submit("sleeper")
+        while await site.desk.did(revoked) != ["started"]:
+            await site.desk.until(revoked, "run.claimed")
+        site.app.control.revoke(revoked_run, terminate=True)
+        await site.desk.until(revoked, "task.cancelled")
+        await monitor.hears("task-revoked", revoked_run)
+        after, after_run = await site.submit("compiled")
+        assert (await site.settled(after)).status is Status.SUCCESS
+        # cancelled while it waited in the queue: never called
+        pending, pending_run = await site.desk.submit("compiled")
+        await site.desk.store.cancel(pending)
+        await site.ring(pending, pending_run)
+        await monitor.hears("task-revoked", pending_run)
+        assert await site.desk.did(pending) == []
+        for run_id, last in ((after_run, "succeeded"), (asked_run, "succeeded"), (failed_run, "failed")):
+            await monitor.hears(f"task-{last}", run_id)
+        worker.process.send_signal(signal.SIGTERM)
+        assert await worker.ends() == 0
+    assert (await site.desk.store.get(revoked)).status is Status.CANCELLED
+    assert (await site.desk.store.get(first)).status is Status.SUCCESS
+    # secrets: neither in the monitor's events nor in logs
+    assert "task-failed" in monitor.of(broken_run)
+    for seen in (json.dumps(monitor.events, default=str), "\n".join(worker.lines)):
+        assert first in seen or first_run in seen
+        assert "SECRET" not in seen
+
+
+async def test_what_a_killed_worker_leaves_another_finishes_once(site):
+    with site.worker("-c", "4") as first:
+        task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+        await site.desk.at(task_id, "b")
+        first.process.kill()
+        first.process.wait()
+    with site.worker("-c", "4"):
+        events = await site.desk.until(task_id, "run.claimed", 2)
+        await site.desk.open(task_id, "b")
+        task = await site.settled(task_id)
+        assert (task.status, task.attempt, task.runs[0].attempt) == (Status.SUCCESS, 1, 1)
+        assert "run.lost" in [event.type for event in events]
+        # `a` had its checkpoint; `b` was at work and began again
+        assert await site.desk.did(task_id) == ["a", "b", "b", "c"]
+        told = [event.type for event in await site.desk.events(task_id)]
+        assert told.count("task.settled") == 1
+
+
+async def test_an_agent_that_kills_its_worker_is_given_up(site):
+    task_id, _ = await site.submit("raises", "kill")
+    with site.worker("-c", "1", OUTRIDER_MAX_ATTEMPTS="1") as worker:
+        assert await worker.ends() == -signal.SIGKILL
+    with site.worker("-c", "1", OUTRIDER_MAX_ATTEMPTS="1"):
+        task = await site.settled(task_id)
+    assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, "WorkerLost", EndedAs.LOST)
+
+
+async def test_sigterm_gives_work_back_and_another_worker_goes_on(site):
+    with site.worker("-c", "2") as first:
+        task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+        await site.desk.at(task_id, "b")
+        first.process.send_signal(signal.SIGTERM)
+        await first.says("worker.drains")
+        await site.desk.open(task_id, "b")
+        assert await first.ends() == 0
+    task = await site.desk.store.get(task_id)
+    assert (task.status, task.phase, task.attempt) == (Status.PENDING, Phase.QUEUED, 0)
+    with site.worker("-c", "2"):
+        assert (await site.settled(task_id)).status is Status.SUCCESS
+    assert await site.desk.did(task_id) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("how", ["grace", "second signal"])
+async def test_what_does_not_stop_is_left_behind(site, how):
+    grace = "0.5" if how == "grace" else "60"
+    with site.worker("-c", "2", OUTRIDER_GRACE_SECONDS=grace) as first:
+        task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+        await site.desk.at(task_id, "b")
+        first.process.send_signal(signal.SIGTERM)
+        if how == "second signal":
+            await first.says("worker.drains")
+            first.process.send_signal(signal.SIGTERM)
+        assert await first.ends() == 1
+    # Nothing was written in haste: the lease does the rest, as after any loss.
+    assert (await site.desk.store.get(task_id)).status is Status.RUNNING
+
+
+async def test_prefork_runs_in_one_child_with_one_loop_and_drains(site):
+    with site.worker("-P", "prefork", "-c", "1") as worker:
+        pids = set()
+        for _ in range(3):
+            task_id, _ = await site.submit("caches")
+            task = await site.settled(task_id)
+            assert task.status is Status.SUCCESS
+            pids.update(task.result["done"])
+        assert len(pids) == 1
+        assert pids != {str(worker.process.pid)}
+        cancelled, run_id = await site.submit("sleeper")
+        while await site.desk.did(cancelled) != ["started"]:
+            await site.desk.until(cancelled, "run.claimed")
+        site.app.control.terminate(run_id)
+        await site.desk.until(cancelled, "task.cancelled")
+        task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+        await site.desk.at(task_id, "b")
+        worker.process.send_signal(signal.SIGTERM)
+        await worker.says("worker.drains")
+        await site.desk.open(task_id, "b")
+        await site.desk.until(task_id, "run.given_back")
+        assert await worker.ends() == 0
+    assert await site.desk.did(task_id) == ["a", "b"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pids.pop()), 0)
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"OUTRIDER_CONFIG": "no-such.json"}, "no no-such.json in"),
+        ({"OUTRIDER_LEASE_SECONDS": "1", "OUTRIDER_HEARTBEAT_SECONDS": "1"}, "must be at least three times"),
+    ],
+)
+async def test_a_bad_start_is_one_line(site, env, said):
+    with site.worker(**env) as worker:
+        assert await worker.ends() == 1
+    assert [line for line in worker.lines if line.startswith("outrider: ") and said in line]
+    assert not [line for line in worker.lines if "Traceback" in line]

@@ -1,0 +1,322 @@
+"""One run from claim to settle, on the test's own loop: how it can end, and what it may not do."""
+
+import asyncio
+import gc
+import warnings
+
+import pytest
+
+import workers
+from outrider.shared.checkpoints import RedisSaver
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.worker import activation
+from outrider.worker.outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
+
+
+@pytest.fixture
+async def bench(redis_url, namespace, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+    async with workers.bench(redis_url, namespace) as bench:
+        yield bench
+
+
+def types(events):
+    return [event.type for event in events]
+
+
+async def thread_of(bench, task_id):
+    """Read a task's saved state as the world sees it: the values of its channels."""
+    saver = RedisSaver(bench.redis, bench.store.keys)
+    saved = await saver.aget_tuple({"configurable": {"thread_id": task_id}})
+    return {} if saved is None else saved.checkpoint["channel_values"]
+
+
+async def test_a_run_goes_from_bell_to_settle(bench):
+    outcome, task = await bench.do("compiled", "hello")
+    assert isinstance(outcome, Finished)
+    assert (task.status, task.result) == (Status.SUCCESS, {"text": "hello", "done": ["a", "b", "c"]})
+    assert (task.runs[0].status, task.runs[0].ended_as, task.runs[0].worker) == (
+        RunStatus.SUCCESS,
+        EndedAs.FINISHED,
+        "bench",
+    )
+    events = await bench.events(task.task_id)
+    assert types(events) == ["task.submitted", "run.claimed", "step", "step", "step", "task.settled"]
+    assert [event.data for event in events if event.type == "step"] == [{"node": name} for name in "abc"]
+
+
+async def test_a_doubled_bell_finds_the_door_open(bench):
+    task_id, run_id = await bench.submit("compiled")
+    outcomes = await asyncio.gather(*(bench.runner.run(task_id, run_id) for _ in range(5)))
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Finished"] + ["NotOurs"] * 4
+    assert await bench.did(task_id) == ["a", "b", "c"]
+    assert isinstance(await bench.runner.run("no-such-task", "no-such-run"), NotOurs)
+
+
+@pytest.mark.parametrize(
+    ("agent", "done"),
+    [
+        ("compiled", ["a", "b", "c"]),
+        ("builder", ["a", "b", "c"]),
+        ("factory", ["a", "b", "c"]),
+        ("factory_with_config", ["hi"]),
+        ("async_factory", ["hi"]),
+        ("context_factory", ["a", "b", "c"]),
+    ],
+)
+async def test_every_form_of_an_agent_runs(bench, agent, done):
+    _, task = await bench.do(agent, configurable={"greeting": "hi"})
+    assert (task.status, task.result["done"]) == (Status.SUCCESS, done)
+
+
+async def test_what_a_factory_opened_is_closed(bench):
+    _, task = await bench.do("context_factory")
+    assert await bench.did(task.task_id) == ["opened", "a", "b", "c", "closed"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "message"),
+    [
+        ("broken", "BrokenAgent", "this module cannot be imported"),
+        ("missing", "BrokenAgent", "has no 'nothing'"),
+        ("retried", "BrokenAgent", "RunnableRetry is no agent"),
+        ("wrong_factory", "BrokenAgent", "gave a dict, not a graph"),
+        ("gone", "UnknownAgent", "unknown agent 'gone'"),
+        ("textless", "BadInput", "has no messages"),
+    ],
+)
+async def test_an_agent_that_cannot_run_ends_its_run_in_a_clear_error(bench, agent, kind, message):
+    _, task = await bench.do(agent)
+    assert (task.status, task.error.type) == (Status.ERROR, kind)
+    assert message in task.error.message
+
+
+@pytest.mark.parametrize("agent", ["raises", "sync_raises"])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("timeout", "TimeoutError"),
+        ("cancelled", "CancelledError"),
+        ("value", "ValueError"),
+        ("unprintable", "Unprintable"),
+    ],
+)
+async def test_an_agents_own_error_keeps_its_name(bench, agent, text, kind):
+    outcome, task = await bench.do(agent, text)
+    assert isinstance(outcome, Failed)
+    assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, kind, EndedAs.FAILED)
+    assert len(task.error.message) <= 10_000
+    assert "\x00" not in task.error.message
+
+
+async def test_an_agents_own_recursion_limit_stands(bench):
+    _, task = await bench.do("looper")
+    assert (task.status, task.error.type) == (Status.ERROR, "GraphRecursionError")
+    assert await bench.did(task.task_id) == ["again"] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("bytes", {"base64": "/wA="}),
+        ("set", ["a", "b"]),
+        ("nan", "nan"),
+        ("surrogate", "\N{REPLACEMENT CHARACTER} and \N{REPLACEMENT CHARACTER}"),
+    ],
+)
+async def test_an_odd_result_settles(bench, text, result):
+    _, task = await bench.do("odd", text)
+    assert (task.status, task.result) == (Status.SUCCESS, result)
+
+
+@pytest.mark.parametrize("text", ["object", "class", "cycle"])
+async def test_a_value_that_no_checkpoint_can_hold_ends_its_run_in_an_error(bench, text):
+    _, task = await bench.do("odd", text)
+    assert (task.status, task.runs[0].attempt) == (Status.ERROR, 0)
+    assert task.error.type
+
+
+async def test_a_long_result_is_cut_and_says_so(redis_url, namespace):
+    async with workers.bench(redis_url, namespace, max_result_bytes=2000) as bench:
+        _, task = await bench.do("odd", "big")
+    assert task.result.endswith("… (cut: 5,000,000 characters in all)")
+    assert len(task.result.encode()) <= 2000
+
+
+async def test_a_question_leaves_the_task_waiting(bench):
+    outcome, task = await bench.do("asks")
+    assert isinstance(outcome, Paused)
+    assert (task.status, task.phase, task.run_id) == (Status.WAITING, Phase.ASKING, None)
+    assert [question.value for question in task.interrupts] == [{"question": "go on?"}]
+    assert (task.runs[0].status, task.runs[0].ended_as) == (RunStatus.SUCCESS, EndedAs.PAUSED)
+    assert types(await bench.events(task.task_id))[-1] == "task.waiting"
+
+
+async def test_progress_and_custom_events_are_told(bench):
+    _, task = await bench.do("tells")
+    told = [(event.type, event.data) for event in await bench.events(task.task_id)]
+    assert ("custom", {"data": {"seen": 3}}) in told
+    assert ("progress", {"done": 0.5, "total": None, "fraction": 0.5, "note": "half"}) in told
+    assert ("progress", {"done": 3, "total": 4, "fraction": 0.75, "note": None}) in told
+
+
+async def test_a_chat_tells_of_tools_and_tokens_and_counts_them(bench):
+    _, task = await bench.do("chat", "look around")
+    assert (task.status, task.result) == (Status.SUCCESS, "the final answer")
+    assert (task.usage.turns, task.usage.total_tokens) == (2, 20)
+    assert sum(counts["total_tokens"] for counts in task.usage.by_model.values()) == 20
+    told = [(event.type, event.data) for event in await bench.events(task.task_id)]
+    started, ended = (next(data for kind, data in told if kind == f"tool.{how}") for how in ("started", "ended"))
+    assert (started["name"], started["id"], ended) == ("look", "call-0", {"name": "look", "id": "call-0", "ok": True})
+    assert "".join(data["text"] for kind, data in told if kind == "tokens") == "the final answer"
+    messages = (await thread_of(bench, task.task_id))["messages"]
+    assert (messages[0].id, messages[0].content) == (f"{task.runs[0].run_id}-input", "look around")
+
+
+async def test_a_graph_without_checkpoints_inside_one_of_ours(bench):
+    _, task = await bench.do("no_checkpoints_inside")
+    assert (task.status, task.result["done"]) == (Status.SUCCESS, ["inner", "after"])
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def refusing():
+    """Ignore, as the worker does, that LangChain never awaits a callback where another refused a turn."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine 'ahandle_event' was never awaited", RuntimeWarning)
+        yield
+        gc.collect()
+
+
+@pytest.mark.usefixtures("refusing")
+async def test_the_turn_that_a_limit_forbids_is_not_made_and_its_tools_finish(bench):
+    outcome, task = await bench.do("talker", limits={"max_turns": 2})
+    assert isinstance(outcome, Failed)
+    assert (task.status, task.error.type, task.usage.turns) == (Status.ERROR, "limit_turns", 2)
+    assert await bench.did(task.task_id) == ["look", "look"]
+
+
+@pytest.mark.usefixtures("refusing")
+async def test_tokens_are_limited_at_the_top_of_a_turn(bench):
+    _, task = await bench.do("talker", limits={"max_tokens": 15})
+    assert (task.error.type, task.usage.turns, task.usage.total_tokens) == ("limit_tokens", 2, 20)
+
+
+@pytest.mark.usefixtures("refusing")
+async def test_an_agent_cannot_swallow_a_limit(bench):
+    _, task = await bench.do("swallower", limits={"max_turns": 3})
+    assert (task.status, task.error.type, task.usage.turns) == (Status.ERROR, "limit_turns", 3)
+
+
+async def test_working_time_ends_a_run_as_timeout(bench):
+    outcome, task = await bench.do("sleeper", limits={"timeout_seconds": 0.05})
+    assert isinstance(outcome, TimedOut)
+    assert (task.status, task.runs[0].status, task.runs[0].ended_as) == (
+        Status.TIMEOUT,
+        RunStatus.TIMEOUT,
+        EndedAs.TIMED_OUT,
+    )
+    assert task.error.type == "timeout"
+    assert task.working_ms >= 50
+
+
+async def test_working_time_of_earlier_attempts_counts(bench):
+    task_id, run_id = await bench.submit("sleeper", limits={"timeout_seconds": 10})
+    await bench.redis.hset(bench.store.keys.task(task_id), "working_ms", 10_000)
+    assert isinstance(await bench.runner.run(task_id, run_id), TimedOut)
+
+
+async def test_code_that_does_not_stop_is_left_behind_and_fenced(bench, monkeypatch):
+    monkeypatch.setattr(activation, "STOP_SECONDS", 0.05)
+    task_id, run_id = await bench.submit("stubborn", limits={"timeout_seconds": 0.05})
+    running = asyncio.create_task(bench.runner.run(task_id, run_id))
+    await bench.until(task_id, "task.settled")
+    assert not running.done()  # its slot is taken until its code has ended
+    await bench.open(task_id, "still")
+    await bench.open(task_id, "stubborn")
+    assert isinstance(await running, TimedOut)
+    assert "done" not in await thread_of(bench, task_id)
+    assert await bench.did(task_id) == []
+
+
+# --- cancel ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_pending_run_never_calls_its_agent(bench):
+    task_id, run_id = await bench.submit("compiled")
+    await bench.store.cancel(task_id)
+    assert isinstance(await bench.runner.run(task_id, run_id), Cancelled)
+    assert await bench.did(task_id) == []
+
+
+async def _cancelled_at(bench, task_id, run_id, gate):
+    running = asyncio.create_task(bench.runner.run(task_id, run_id))
+    await bench.at(task_id, gate)
+    await bench.store.cancel(task_id)
+    bench.held.stop(run_id, activation.Stop.CANCELLED)
+    return running
+
+
+async def test_a_cancel_stops_a_running_agent_and_keeps_nothing_of_its_late_output(bench):
+    task_id, run_id = await bench.submit("held_chat")
+    running = await _cancelled_at(bench, task_id, run_id, "model")
+    assert isinstance(await running, Cancelled)
+    task = await bench.store.get(task_id)
+    assert (task.status, task.runs[0].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
+    assert task.stopped_at is not None
+    assert [message.type for message in (await thread_of(bench, task_id))["messages"]] == ["human"]
+
+
+async def test_the_late_write_of_code_that_swallows_a_cancel_is_refused(bench):
+    task_id, run_id = await bench.submit("stubborn")
+    running = await _cancelled_at(bench, task_id, run_id, "stubborn")
+    await bench.at(task_id, "still")
+    await bench.open(task_id, "still")
+    assert isinstance(await running, Cancelled)
+    assert "done" not in await thread_of(bench, task_id)
+    assert await bench.did(task_id) == []
+
+
+async def test_sync_code_is_stopped_only_when_it_has_ended(bench):
+    task_id, run_id = await bench.submit("slow_sync")
+    running = await _cancelled_at(bench, task_id, run_id, "sync")
+    (control,) = bench.held._controls
+    await asyncio.wait([control._work])  # the coroutine has ended, its thread has not
+    assert (await bench.store.get(task_id)).stopped_at is None
+    assert not running.done()
+    await bench.open(task_id, "sync")
+    assert isinstance(await running, Cancelled)
+    assert (await bench.store.get(task_id)).stopped_at is not None
+    assert await bench.did(task_id) == []
+
+
+async def test_a_replaced_claim_ends_its_run_quietly(bench):
+    task_id, run_id = await bench.submit("compiled", state={"gates": ["b"]})
+    running = asyncio.create_task(bench.runner.run(task_id, run_id))
+    await bench.at(task_id, "b")
+    await bench.redis.hincrby(bench.store.keys.task(task_id), "epoch", 1)
+    await bench.open(task_id, "b")
+    assert isinstance(await running, NotOurs)
+    assert (await bench.store.get(task_id)).status is Status.RUNNING
+    assert await bench.did(task_id) == ["a", "b"]
+
+
+# --- drain -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_drained_run_goes_on_where_it_stood(bench):
+    task_id, run_id = await bench.submit("compiled", state={"gates": ["b"]})
+    running = asyncio.create_task(bench.runner.run(task_id, run_id))
+    await bench.at(task_id, "b")
+    bench.held.drain()
+    await bench.open(task_id, "b")
+    assert isinstance(await running, GivenBack)
+    task = await bench.store.get(task_id)
+    assert (task.status, task.phase, task.attempt) == (Status.PENDING, Phase.QUEUED, 0)
+
+    bench.held.__init__()  # another worker's
+    assert isinstance(await bench.runner.run(task_id, run_id), Finished)
+    assert await bench.did(task_id) == ["a", "b", "c"]
+    assert types(await bench.events(task_id)).count("task.settled") == 1

@@ -1,0 +1,173 @@
+"""What the tests of the worker share: a runner on the test's own loop, worker processes, and the agents' gates."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from outrider.shared.catalogue import Config
+from outrider.shared.connections import connect
+from outrider.shared.filestore import RedisStore
+from outrider.shared.records import Limits
+from outrider.shared.settings import Settings
+from outrider.shared.store import Store
+from outrider.shared.transitions import Submission
+from outrider.worker.agents import Agents
+from outrider.worker.control import Held
+from outrider.worker.upstream import allow_graphs_without_checkpoints
+from outrider.worker.executor import JobExecutor
+from outrider.worker.runner import Runner
+
+AGENTS = Path(__file__).parent / "integration" / "agents" / "langgraph.json"
+QUICK = {"OUTRIDER_LEASE_SECONDS": "1.5", "OUTRIDER_HEARTBEAT_SECONDS": "0.3", "OUTRIDER_SWEEP_SECONDS": "0.3"}
+
+
+class Desk:
+    """Submits tasks, opens the gates of the agents, and reads what they did."""
+
+    def __init__(self, store):
+        self.store, self.redis = store, store.redis
+
+    async def submit(self, agent, text="go", *, state=None, queue="subagents", **fields):
+        task_id, run_id = uuid.uuid4().hex, uuid.uuid4().hex
+        await self.store.submit(
+            Submission(
+                task_id=task_id,
+                run_id=run_id,
+                agent=agent,
+                title=agent,
+                queue=queue,
+                input={"text": text, "state": state or {}},
+                limits=Limits(**fields.pop("limits", {})),
+                **fields,
+            )
+        )
+        return task_id, run_id
+
+    def _key(self, task_id, *parts):
+        return ":".join((self.store.keys.namespace, "test", task_id, *parts))
+
+    async def at(self, task_id, gate):
+        """Return when the agent is at its gate."""
+        while not await self.redis.blpop(self._key(task_id, "at", gate), 1):
+            pass
+
+    async def open(self, task_id, gate):
+        await self.redis.rpush(self._key(task_id, "open", gate), "x")
+
+    async def did(self, task_id):
+        return [entry.decode() for entry in await self.redis.lrange(self._key(task_id, "did"), 0, -1)]
+
+    async def events(self, task_id):
+        return await self.store.events(task_id, "0-0", reader=self.redis)
+
+    async def until(self, task_id, event_type, count=1):
+        """Return the events when there are `count` of a type."""
+        after, seen = "0-0", []
+        while sum(event.type == event_type for event in seen) < count:
+            batch = await self.store.events(task_id, after, reader=self.redis, block_ms=1000)
+            seen += batch
+            after = seen[-1].id if seen else after
+        return seen
+
+
+class Bench(Desk):
+    """A runner on this loop, as a worker process has one, without Celery."""
+
+    def __init__(self, settings, store):
+        super().__init__(store)
+        allow_graphs_without_checkpoints()
+        config = Config.load(AGENTS)
+        self.settings, self.held, self.bells = settings, Held(), []
+        asyncio.get_running_loop().set_default_executor(JobExecutor(8))
+        self.agents = Agents(config.agents, config.folder)
+        self.runner = Runner(
+            settings,
+            store.redis,
+            store,
+            RedisStore(store.redis, store.keys),
+            self.agents,
+            self.held,
+            self._ring,
+            "bench",
+        )
+
+    async def _ring(self, bell):
+        self.bells.append(bell)
+
+    async def do(self, agent, text="go", **fields):
+        """Submit a task and run it; the outcome and the task."""
+        task_id, run_id = await self.submit(agent, text, **fields)
+        outcome = await self.runner.run(task_id, run_id)
+        return outcome, await self.store.get(task_id)
+
+
+@asynccontextmanager
+async def bench(redis_url, namespace, **settings):
+    settings = Settings(redis_url=redis_url, namespace=namespace, **settings)
+    async with connect(settings) as client:
+        yield Bench(settings, Store(client, namespace))
+
+
+class WorkerProcess:
+    """A real worker: `python -m outrider.worker`, on a Redis and a namespace of the test's."""
+
+    def __init__(self, redis_url, namespace, *args, **env):
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")},
+            **QUICK,
+            "OUTRIDER_REDIS_URL": redis_url,
+            "OUTRIDER_NAMESPACE": namespace,
+            "OUTRIDER_CONFIG": str(AGENTS),
+            **env,
+        }
+        # Celery's workers look for each other at start, which takes a second.
+        self.args = ("--without-mingle", "--without-gossip", *args)
+        self.lines = []
+        self._more = threading.Condition()
+
+    def __enter__(self):
+        command = [sys.executable, "-u", "-W", "ignore", "-m", "outrider.worker", *self.args]
+        self.process = subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        return self
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self._more:
+                self.lines.append(line.rstrip())
+                self._more.notify_all()
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._reader.join()
+        self.process.stdout.close()
+
+    async def says(self, text):
+        """Return when a line of its output has this text."""
+
+        def wait():
+            with self._more:
+                assert self._more.wait_for(lambda: any(text in line for line in self.lines), 30), self.lines
+
+        await asyncio.to_thread(wait)
+
+    async def ends(self):
+        """Return its exit code when it has ended, and all that it said is read."""
+        code = await asyncio.to_thread(self.process.wait, 30)
+        await asyncio.to_thread(self._reader.join)
+        return code
