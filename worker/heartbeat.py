@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
@@ -33,7 +34,7 @@ class Heartbeat:
         self._settings, self._held, self._loop = settings, held, loop
         self._answered = time.monotonic()
         self._stopping = asyncio.Event()
-        self._own_loop = asyncio.new_event_loop()
+        self._own_loop: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = threading.Thread(target=self._run, name="outrider-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -42,14 +43,14 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Stop the thread and wait for it."""
-        self._own_loop.call_soon_threadsafe(self._stopping.set)
+        self._own_loop.result().call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._own_loop) as own:
-            own.run(self._beats())
+        asyncio.run(self._beats())
 
     async def _beats(self) -> None:
+        self._own_loop.set_result(asyncio.get_running_loop())
         settings, failing = self._settings, False
         async with connect(settings, size=1) as redis:
             store = Store(redis, settings.namespace)

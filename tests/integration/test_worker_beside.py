@@ -15,7 +15,7 @@ from outrider.worker.sweeper import Sweeper
 
 @pytest.fixture
 async def bench(redis_url, namespace):
-    async with workers.bench(redis_url, namespace, lease_seconds=0.3, heartbeat_seconds=0.1, max_attempts=2) as bench:
+    async with workers.bench(redis_url, namespace, lease_seconds=60, heartbeat_seconds=0.1, max_attempts=2) as bench:
         yield bench
 
 
@@ -109,7 +109,7 @@ async def test_a_loop_that_hangs_loses_its_claims(bench):
     held = Held()
     with held.holding(control):
         heartbeat = Heartbeat(bench.settings, held, loop)
-        heartbeat._answered -= 60
+        heartbeat._answered -= 1000
         await heartbeat._beat(bench.store)
     assert (await bench.store.get_run(control.run_id)).lease_until_ms == 1
 
