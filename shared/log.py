@@ -48,10 +48,10 @@ def set_up_logging(settings: Settings, stream: Any = None) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=out.isatty())
         if console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
     handler = logging.StreamHandler(out)
     handler.setFormatter(
@@ -59,8 +59,9 @@ def set_up_logging(settings: Settings, stream: Any = None) -> None:
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _by_celery],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
                 mask_passwords,
-                *last,
+                renderer,
             ],
         )
     )

@@ -118,8 +118,7 @@ class Factory:
     """A callable that makes a graph for each run: plain, async, or an async context manager."""
 
     call: Callable[..., Any]
-    takes_config: bool
-    by_keyword: bool
+    config: inspect.Parameter | None  #: the parameter that takes the `RunnableConfig`
 
     @classmethod
     def of(cls, target: Any) -> Factory:
@@ -135,8 +134,7 @@ class Factory:
         if len(required) > 1:
             names = ", ".join(p.name for p in required)
             raise TypeError(f"the factory wants {names}: it must take the RunnableConfig or nothing")
-        config = required[0] if required else next((p for p in wanted if _is_config(p)), None)
-        return cls(target, config is not None, config is not None and config.kind is config.KEYWORD_ONLY)
+        return cls(target, required[0] if required else next((p for p in wanted if _is_config(p)), None))
 
     @asynccontextmanager
     async def open(self, name: str, config: RunnableConfig) -> AsyncIterator[Pregel[Any, Any, Any, Any]]:
@@ -151,8 +149,12 @@ class Factory:
             yield _graph_of(name, made)
 
     async def _call(self, config: RunnableConfig) -> Any:
-        args = (config,) if self.takes_config and not self.by_keyword else ()
-        kwargs = {"config": config} if self.by_keyword else {}
+        args: tuple[Any, ...] = ()
+        kwargs: dict[str, Any] = {}
+        if self.config is not None and self.config.kind is self.config.POSITIONAL_ONLY:
+            args = (config,)
+        elif self.config is not None:
+            kwargs = {self.config.name: config}
         if inspect.iscoroutinefunction(self.call) or inspect.isasyncgenfunction(inspect.unwrap(self.call)):
             return self.call(*args, **kwargs)
         # A plain one may read files or build for a while: not on the loop that all runs share.

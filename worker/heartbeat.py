@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
-from redis.exceptions import RedisError
 
 from ..shared.connections import connect
 from ..shared.store import Store
@@ -58,7 +57,7 @@ class Heartbeat:
                 self._loop.call_soon_threadsafe(self._answer)
                 try:
                     await self._beat(store)
-                except RedisError as error:
+                except Exception as error:  # noqa: BLE001 if this thread died, every run of the process would be lost
                     if not failing:
                         log.warning("heartbeat.failing", error=type(error).__name__)
                     failing = True

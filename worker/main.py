@@ -60,6 +60,7 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.config: Config | None = None
+        self.node = ""  #: its name among Celery's workers
         self.process: WorkerProcess | None = None
         self.drain_line: DrainLine | None = None
 
@@ -75,7 +76,7 @@ class Worker:
 
         if self.config is None:
             raise ConfigError("no configuration was read before the worker's process")
-        self.process = WorkerProcess(self.settings, self.config, app, size)
+        self.process = WorkerProcess(self.settings, self.config, app, size, self.node)
         self.process.start()
         return self.process
 
@@ -95,15 +96,20 @@ def _logging(**_: Any) -> None:
     set_up_logging(worker.settings)
 
 
-def _read_config(**_: Any) -> None:
+def _read_config(sender: str, instance: Any, **_: Any) -> None:
+    worker.node = sender
+    # A log is one event a line: Celery's picture of the worker is for people alone.
+    instance.quiet = instance.quiet or not sys.stdout.isatty()
     with _or_leave():
         worker.config = Config.load(worker.settings.config)
         names = dict.fromkeys((*QUEUES, *worker.config.queues()))
         app.conf.task_queues = {name: {"exchange": name, "routing_key": name} for name in names}
-        replace_commands(worker.settings)
+        replace_commands(app, worker.settings)
 
 
 def _choose_pool(sender: Any, **_: Any) -> None:
+    # What workers tell each other at start and while they live is a second of waiting, and nothing that we use.
+    sender.options |= {"without_mingle": True, "without_gossip": True}
     with _or_leave():
         if not _given("pool"):
             sender.pool_cls = ThreadPool

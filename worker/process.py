@@ -21,7 +21,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from ..shared import catalogue
-from ..shared.broker import ring
+from ..shared.broker import BrokerUnreachable, ring, tell
 from ..shared.connections import connect
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
@@ -58,11 +58,11 @@ log = structlog.get_logger("outrider.worker")
 class WorkerProcess:
     """Executes runs. `start` once; `run` from any number of threads; `drain`, then `stop`."""
 
-    def __init__(self, settings: Settings, config: Config, app: Celery, concurrency: int) -> None:
+    def __init__(self, settings: Settings, config: Config, app: Celery, concurrency: int, node: str) -> None:
         self.settings = settings
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}"
         self.draining = False
-        self._config, self._app = config, app
+        self._config, self._app, self._node = config, app, node
         self._agents = Agents(config.agents, config.folder)
         self._held = Held()
         self._loop = asyncio.new_event_loop()
@@ -101,7 +101,7 @@ class WorkerProcess:
             heartbeat.start()
             beside = [
                 self._loop.create_task(listen(settings, store.keys, self._held)),
-                self._loop.create_task(Sweeper(settings, store, self._ring_off_loop).run()),
+                self._loop.create_task(Sweeper(settings, store, self._ring_off_loop, self._tell_off_loop).run()),
             ]
             try:
                 published = await asyncio.to_thread(self._load)
@@ -127,6 +127,15 @@ class WorkerProcess:
 
     async def _ring_off_loop(self, bell: Bell) -> None:
         await self._loop.run_in_executor(self._bells, ring, self._app, bell)
+
+    async def _tell_off_loop(self, event: str, run_id: str, error: str) -> None:
+        await self._loop.run_in_executor(self._bells, self._tell, event, run_id, error)
+
+    def _tell(self, event: str, run_id: str, error: str) -> None:
+        try:
+            tell(self._app, event, run_id, node=self._node, exception=f"AgentFailed({error!r})", traceback="")
+        except BrokerUnreachable as unreachable:  # what monitors show is no reason to leave a run alone
+            log.warning("monitors.not_told", run_id=run_id, error=str(unreachable))
 
     def run(self, task_id: str, run_id: str) -> Outcome:
         """Answer one bell, in the thread or the child that Celery gave it; blocks until the run's code has ended."""

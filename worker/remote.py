@@ -14,6 +14,7 @@ import structlog
 from celery.worker.control import Panel
 from redis.exceptions import RedisError
 
+from ..shared.broker import ring
 from ..shared.connections import connect
 from ..shared.errors import OutriderError
 from ..shared.store import Store
@@ -21,12 +22,14 @@ from ..shared.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from celery import Celery
+
     from ..shared.settings import Settings
 
 log = structlog.get_logger("outrider.worker")
 
 
-def replace_commands(settings: Settings) -> None:
+def replace_commands(app: Celery, settings: Settings) -> None:
     """Put our commands in the place of Celery's, for this process."""
 
     def revoke(state: Any, task_id: str | list[str], *_: Any, **__: Any) -> dict[str, str]:
@@ -37,7 +40,7 @@ def replace_commands(settings: Settings) -> None:
             dispatcher.send("task-revoked", uuid=run_id, terminated=True, signum=None, expired=False)
 
         # The consumer's thread must not wait for Redis.
-        threading.Thread(target=lambda: asyncio.run(_cancel(settings, run_ids, told)), daemon=True).start()
+        threading.Thread(target=lambda: asyncio.run(_cancel(app, settings, run_ids, told)), daemon=True).start()
         return {"ok": f"cancelling {', '.join(run_ids)}"}
 
     def terminate(state: Any, _signal: Any, task_id: str | list[str], **_: Any) -> dict[str, str]:
@@ -47,7 +50,7 @@ def replace_commands(settings: Settings) -> None:
     Panel.data["terminate"] = terminate
 
 
-async def _cancel(settings: Settings, run_ids: Iterable[str], told: Callable[[str], None]) -> None:
+async def _cancel(app: Celery, settings: Settings, run_ids: Iterable[str], told: Callable[[str], None]) -> None:
     try:
         async with connect(settings, size=1) as redis:
             store = Store(redis, settings.namespace)
@@ -55,11 +58,12 @@ async def _cancel(settings: Settings, run_ids: Iterable[str], told: Callable[[st
                 run = await store.get_run(run_id)
                 task = None if run is None else await store.peek(run.task_id)
                 # A run that is over leaves its task alone: that may be at work on the next one.
-                if (
-                    task is not None
-                    and task.run_id == run_id
-                    and (await store.cancel(task.task_id)).outcome == "cancelled"
-                ):
+                if task is None or task.run_id != run_id:
+                    continue
+                answer = await store.cancel(task.task_id)
+                if answer.outcome == "cancelled":
                     told(run_id)
+                for bell in answer.bells:
+                    await asyncio.to_thread(ring, app, bell)
     except (RedisError, OutriderError) as error:
         log.warning("revoke.failed", run_ids=list(run_ids), error=type(error).__name__)

@@ -10,9 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 import structlog
-from redis.exceptions import RedisError
 
-from ..shared.broker import BrokerUnreachable
 from ..shared.clockwork import SWEEP_PAGE
 from ..shared.context import Claim
 from ..shared.errors import UnknownTask
@@ -26,14 +24,26 @@ if TYPE_CHECKING:
     from ..shared.settings import Settings
     from ..shared.store import Store
 
+LOST = "WorkerLost"  #: the type of its error
+
 log = structlog.get_logger("outrider.sweeper")
 
 
-class Sweeper:
-    """Sweeps in a process's loop; `ring` sends a bell off the loop."""
+async def _nobody(_event: str, _run_id: str, _error: str) -> None:
+    """Tell no monitor."""
 
-    def __init__(self, settings: Settings, store: Store, ring: Callable[[Bell], Awaitable[None]]) -> None:
-        self._settings, self._store, self._ring = settings, store, ring
+
+class Sweeper:
+    """Sweeps in a process's loop; `ring` sends a bell and `tell` an event to monitors, both off the loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        ring: Callable[[Bell], Awaitable[None]],
+        tell: Callable[[str, str, str], Awaitable[None]] = _nobody,
+    ) -> None:
+        self._settings, self._store, self._ring, self._tell = settings, store, ring, tell
 
     async def run(self) -> None:
         """Sweep for ever. Redis or the broker may go away meanwhile."""
@@ -43,7 +53,7 @@ class Sweeper:
             try:
                 while await self.sweep():
                     pass
-            except (RedisError, BrokerUnreachable) as error:
+            except Exception as error:  # noqa: BLE001 Redis or the broker is away, or one record is odd: sweep on
                 if not failing:
                     log.warning("sweep.failing", error=type(error).__name__)
                 failing = True
@@ -77,15 +87,20 @@ class Sweeper:
         outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
         if outcome == "released":
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
+            # The lost worker says nothing any more: to monitors the run would be at work for ever.
+            await self._tell("task-retried", run.run_id, LOST)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
             settled = await self._store.settle(
                 facts, Claim(task.task_id, run.run_id, run.epoch, run.token or ""), _worker_lost(run), only_expired=True
             )
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
-            for bell in settled.bells if settled else ():
+            if settled is None:
+                return False
+            await self._tell("task-failed", run.run_id, LOST)
+            for bell in settled.bells:
                 await self._ring(bell)
-            return settled is not None
+            return True
         return outcome == "released"
 
     async def _ring_overdue(self, task: Task, run: Run) -> bool:
@@ -102,7 +117,7 @@ def _worker_lost(run: Run) -> Ending:
         RunStatus.ERROR,
         EndedAs.LOST,
         Status.ERROR,
-        error_type="WorkerLost",
+        error_type=LOST,
         error_message=(
             f"its worker was not heard of any more, in {attempts}; the last was {run.worker} "
             "(was it killed, out of memory? OUTRIDER_MAX_ATTEMPTS sets how many are made)"

@@ -1,0 +1,96 @@
+"""Counting turns and tokens, and refusing the turn that a limit forbids."""
+
+import contextlib
+import uuid
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from outrider.shared.records import Limits, Usage
+from outrider.worker.control import Stop
+from outrider.worker.meter import LimitReached, Meter
+
+
+class Told(list):
+    def __call__(self, *what):
+        self.append(what)
+
+
+def meter(before=None, **limits):
+    made = Meter(before or Usage(), Limits(**limits), stops := Told(), events := Told())
+    made.stops, made.events = stops, events
+    return made
+
+
+def turn(a_meter, tokens=10, model="small", **metadata):
+    run_id = uuid.uuid4()
+    a_meter.on_chat_model_start({"name": "Chat"}, [[]], run_id=run_id, metadata={"ls_model_name": model})
+    usage = {"input_tokens": tokens - 3, "output_tokens": 3, "total_tokens": tokens} if tokens else None
+    message = AIMessage("text", usage_metadata=usage, response_metadata=metadata)
+    a_meter.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
+
+
+def test_usage_is_summed_by_model_on_top_of_what_was_before():
+    a_meter = meter(Usage(turns=2, total_tokens=5, by_model={"small": {"total_tokens": 5}}))
+    turn(a_meter)
+    turn(a_meter, model_name="small-2026")
+    turn(a_meter, tokens=0)
+    usage = a_meter.usage
+    assert (usage.turns, usage.input_tokens, usage.output_tokens, usage.total_tokens) == (5, 14, 6, 25)
+    assert usage.by_model["small"]["total_tokens"] == 15
+    assert usage.by_model["small-2026"]["total_tokens"] == 10
+
+
+def test_a_turn_that_failed_counts_as_one():
+    a_meter, run_id = meter(), uuid.uuid4()
+    a_meter.on_chat_model_start({}, [[]], run_id=run_id)
+    a_meter.on_llm_error(ValueError(), run_id=run_id)
+    assert (a_meter.usage.turns, a_meter._models) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("limits", "before", "made", "stop"),
+    [
+        ({"max_turns": 2}, 0, 2, Stop.LIMIT_TURNS),
+        ({"max_turns": 3}, 2, 1, Stop.LIMIT_TURNS),
+        ({"max_tokens": 15}, 0, 2, Stop.LIMIT_TOKENS),
+        ({"max_tokens": 20}, 0, 2, Stop.LIMIT_TOKENS),
+        ({"max_turns": 2, "max_tokens": 20}, 0, 2, Stop.LIMIT_TURNS),
+    ],
+)
+def test_the_turn_beyond_a_limit_is_refused(limits, before, made, stop):
+    a_meter = meter(Usage(turns=before), **limits)
+    for _ in range(made):
+        turn(a_meter)
+    assert a_meter.stops == []
+    for _ in range(2):  # an agent that goes on is refused again
+        with pytest.raises(LimitReached):
+            turn(a_meter)
+    assert a_meter.stops == [(stop,)] * 2
+    assert a_meter.usage.turns == before + made
+
+
+def test_an_except_for_errors_does_not_swallow_the_refusal():
+    a_meter = meter(max_turns=1)
+    turn(a_meter)
+
+    def as_agents_write_it():
+        with contextlib.suppress(Exception):
+            turn(a_meter)
+
+    with pytest.raises(LimitReached):
+        as_agents_write_it()
+
+
+def test_tools_are_told_with_short_arguments():
+    a_meter, one, two = meter(), uuid.uuid4(), uuid.uuid4()
+    a_meter.on_tool_start({"name": "look"}, "x" * 9000, run_id=one, tool_call_id="call-1")
+    a_meter.on_tool_end(ToolMessage("seen", tool_call_id="call-1"), run_id=one)
+    a_meter.on_tool_start(None, "\x00", run_id=two, name="find")
+    a_meter.on_tool_error(ValueError("secret"), run_id=two)
+    (started, first), (ended, second), (_, third), (_, fourth) = a_meter.events
+    assert (started, first["name"], first["id"], len(first["args"])) == ("tool.started", "look", "call-1", 500)
+    assert (ended, second) == ("tool.ended", {"name": "look", "id": "call-1", "ok": True})
+    assert (third["name"], third["args"]) == ("find", "\N{REPLACEMENT CHARACTER}")
+    assert fourth == {"name": "find", "id": str(two), "ok": False}

@@ -1,0 +1,154 @@
+"""The small parts of a worker: outcomes, control, jobs in threads, logs, upstream's faults."""
+
+import asyncio
+import io
+import json
+import logging
+import threading
+
+import pytest
+import structlog
+
+from outrider.shared.events import EVENTS
+from outrider.shared.log import set_up_logging
+from outrider.shared.progress import progress
+from outrider.shared.records import Usage
+from outrider.shared.settings import Settings
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.worker.control import Control, Held, Stop
+from outrider.worker.executor import JobExecutor, Jobs, current_jobs
+from outrider.worker.outcomes import Failed, Finished, Paused, TimedOut, ending
+from outrider.worker.progress import custom
+
+
+@pytest.mark.parametrize(
+    ("outcome", "run_status", "ended_as", "status", "phase"),
+    [
+        (Finished('"done"'), RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, None),
+        (Paused(()), RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, Phase.ASKING),
+        (Failed("ValueError", "text"), RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, None),
+        (TimedOut(1.5), RunStatus.TIMEOUT, EndedAs.TIMED_OUT, Status.TIMEOUT, None),
+    ],
+)
+def test_what_an_outcome_means_for_the_record(outcome, run_status, ended_as, status, phase):
+    made = ending(outcome, Usage(turns=1))
+    assert (made.run_status, made.ended_as, made.task_status, made.task_phase) == (run_status, ended_as, status, phase)
+    assert made.usage.turns == 1
+
+
+def test_an_error_text_is_safe_and_bounded():
+    failed = Failed.by(ValueError("\ud835 \x00" + "x" * 500_000))
+    assert failed.type == "ValueError"
+    assert failed.message.startswith("\N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER}xx")
+    assert len(failed.message) == 10_000
+    assert failed.message.endswith("(cut: 500,003 characters in all)")
+
+
+async def test_the_first_reason_to_stop_stands():
+    control = Control("run", asyncio.get_running_loop())
+    work = asyncio.create_task(asyncio.Event().wait())
+    control.work(work)
+    await asyncio.to_thread(control.stop, Stop.TIMED_OUT)
+    control.stop(Stop.CANCELLED)
+    await asyncio.wait([work])
+    assert work.cancelled()
+    assert control.reason is Stop.TIMED_OUT
+
+
+@pytest.mark.parametrize("over", [True, False])
+async def test_a_reason_that_comes_too_late_is_none(over):
+    control = Control("run", asyncio.get_running_loop())
+    if over:
+        control.over()
+    else:
+        work = asyncio.create_task(asyncio.sleep(0, "done"))
+        control.work(work)
+        await work
+    control._stop(Stop.CANCELLED)
+    assert control.reason is None
+
+
+async def test_a_run_that_comes_during_a_drain_is_drained():
+    held = Held()
+    loop = asyncio.get_running_loop()
+    before, after = Control("before", loop), Control("after", loop)
+    with held.holding(before):
+        held.drain()
+        with held.holding(after):
+            assert before.drain.drain_requested
+            assert after.drain.drain_requested
+    assert held.claims() == []
+
+
+async def test_a_run_knows_when_its_jobs_have_ended():
+    loop = asyncio.get_running_loop()
+    jobs, opened = Jobs(loop), threading.Event()
+    with JobExecutor(1) as executor:
+        token = current_jobs.set(jobs)
+        job = loop.run_in_executor(executor, opened.wait)
+        queued = loop.run_in_executor(executor, opened.wait)
+        current_jobs.reset(token)
+        job.cancel()  # what awaits it goes, the thread stays
+        ended = asyncio.create_task(jobs.ended())
+        await asyncio.sleep(0)
+        assert not ended.done()
+        opened.set()
+        await ended
+        assert queued.done() or not jobs._open
+
+
+def test_progress_outside_a_run_does_nothing():
+    progress(1, 2, "half")
+
+
+def test_every_event_has_its_meaning():
+    assert all(EVENTS.values())
+    assert {"task.submitted", "task.settled", "run.claimed", "step", "tokens", "custom"} <= EVENTS.keys()
+
+
+def test_a_large_custom_event_is_cut():
+    assert custom({"a": {1}}) == {"data": {"a": [1]}}
+    assert custom("x" * 100_000)["data"].endswith("characters in all)")
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logged():
+    """Give what is logged, and put logging back as it was."""
+    root, out = logging.getLogger(), io.StringIO()
+    before = (list(root.handlers), root.level, structlog.get_config())
+    set_up_logging(Settings(log_format="json"), out)
+    yield lambda: [json.loads(line) for line in out.getvalue().splitlines()]
+    logging.captureWarnings(False)
+    root.handlers[:], level, config = before
+    root.setLevel(level)
+    structlog.configure(**config)
+
+
+def test_our_lines_and_those_of_others_have_one_form_and_no_passwords(logged):
+    with structlog.contextvars.bound_contextvars(task_id="t"):
+        structlog.get_logger("outrider.test").info("run.ended", url="redis://user:hunter2@host/0")
+        logging.getLogger("celery.worker").warning("lost %s", "amqp://me:hunter2@broker//")
+    ours, theirs = logged()
+    assert (ours["event"], ours["task_id"], ours["url"]) == ("run.ended", "t", "redis://user:***@host/0")
+    assert (theirs["event"], theirs["logger"], theirs["task_id"]) == (
+        "lost amqp://me:***@broker//",
+        "celery.worker",
+        "t",
+    )
+    assert {"level", "timestamp"} <= ours.keys() & theirs.keys()
+
+
+def test_a_password_in_a_traceback_is_masked(logged):
+    error = ValueError("redis://:hunter2@host")
+    logging.getLogger("any").error("failed", exc_info=error)
+    assert "ValueError" in json.dumps(logged())
+    assert "hunter2" not in json.dumps(logged())
+
+
+def test_celery_s_line_for_every_task_is_left_out(logged):
+    logging.getLogger("celery.app.trace").info("Task succeeded")
+    logging.getLogger("celery.app.trace").error("Task raised")
+    assert [line["event"] for line in logged()] == ["Task raised"]
