@@ -36,7 +36,9 @@ async def read_state(redis: redis.asyncio.Redis, keys: Keys, thread_id: str) -> 
     if saved is None:
         return {}
     values = {name: _value(value) for name, value in saved.checkpoint["channel_values"].items() if _shown(name)}
-    missing = [name for name in saved.checkpoint["channel_versions"] if _shown(name) and name not in values]
+    # What else has no value is empty: a channel that holds for one step has a version and old writes too.
+    deltas = saved.metadata.get("counters_since_delta_snapshot") or {}
+    missing = [name for name in deltas if _shown(name) and name not in values]
     if missing:
         histories = await saver.aget_delta_channel_history(config=saved.config, channels=missing)
         values |= {

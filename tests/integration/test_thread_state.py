@@ -4,6 +4,8 @@ import operator
 from typing import Annotated, TypedDict
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, StateGraph
@@ -45,6 +47,18 @@ async def test_plain_channels_come_as_they_are(any_redis, keys, config):
     assert state == (await graph.aget_state(config)).values
     assert [type(message) for message in state["messages"]] == [HumanMessage, AIMessage]
     assert state["numbers"] == [1, 2]
+
+
+async def test_what_held_for_one_step_is_gone(any_redis, keys, config):
+    class Again(AgentMiddleware):
+        @hook_config(can_jump_to=["model"])
+        def after_model(self, state, runtime):
+            return {"jump_to": "model"} if len(state["messages"]) == 2 else None
+
+    model = Model(messages=iter([AIMessage("one"), AIMessage("two")]))
+    agent = create_agent(model, middleware=[Again()], checkpointer=RedisSaver(any_redis, keys))
+    await agent.ainvoke({"messages": [HumanMessage("go")]}, config, durability="sync")
+    assert (await read_state(any_redis, keys, "one")).keys() == {"messages"}
 
 
 class Model(GenericFakeChatModel):
