@@ -57,6 +57,8 @@ class Watch:
 
     async def rest(self, task: Task, after: str, timeout: float | None) -> None:  # noqa: ASYNC109 as `wait` has it
         """Return when the task is at rest; `WaitTimeout` after `timeout` seconds. The task goes on either way."""
+        if timeout == 0 and not at_rest(task):
+            raise WaitTimeout(task.task_id, task.status, timeout)
         try:
             async with asyncio.timeout(timeout) as bound:
                 while not at_rest(task):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Collection, Coroutine
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from rich.console import Console
@@ -32,11 +35,41 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Carry a verb's work out on an event loop."""
+def working(text: str, *, quiet: bool) -> AbstractContextManager[Any]:
+    """Something that turns on a terminal while one waits; nothing in a pipe, or beside JSON."""
+    return nullcontext() if quiet or not on_terminal() else console().status(text)
+
+
+def run(work: Coroutine[Any, Any, T], *, ended_by: Collection[signal.Signals] = (signal.SIGINT,)) -> T:
+    """Carry a verb's work out on an event loop; these signals cancel it, so that it cleans up.
+
+    Then it raises `KeyboardInterrupt`, or for other signals than SIGINT `SystemExit`.
+    """
     import asyncio  # takes a tenth of the time in which `--help` has to answer
 
-    return asyncio.run(work)
+    came: list[signal.Signals] = []
+
+    async def carry_out() -> T:
+        task = asyncio.current_task()
+
+        def end(by: signal.Signals) -> None:
+            came.append(by)
+            if task is not None:
+                task.cancel()
+
+        # Python's own handler cancels the task while it runs; a timeout that the task then enters swallows that.
+        for number in ended_by:
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+        return await work
+
+    try:
+        return asyncio.run(carry_out())
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    if signal.SIGINT in came:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + came[0])
 
 
 def complain(text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...shared.errors import BadInput
-from .console import complain, print_json, run, visible
+from .console import complain, print_json, run, visible, working
 from .endings import ENDED_BADLY
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Examples:
   outrider demo --model openai:gpt-5-mini --json"""
 
 AGENT = "analyst"
+ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  #: what was started is ended first
 TASK_SECONDS = 300  #: working time of one question
 
 
@@ -62,7 +64,7 @@ def demo(
         raise BadInput(f"--docs {folder.root} has no .md, .txt, .rst or .py file: give another folder")
     configurable = {"docs": str(folder.root)} if docs else {}
     configurable |= {"model": model} if model else {}
-    questions, tasks = run(_ask(question, configurable, quiet=as_json))
+    questions, tasks = run(_ask(question, configurable, quiet=as_json), ended_by=ENDED_BY)
     answers = read_answers(questions, tasks, folder)
     if as_json:
         print_json(answers_as_json(answers))
@@ -73,14 +75,19 @@ def demo(
 
 async def _ask(question: str | None, configurable: dict[str, str], *, quiet: bool) -> tuple[Sequence[str], list[Task]]:
     """Submit the questions, show their tasks until all have ended; what each of them came to."""
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from ...examples import research
     from .board import Board
     from .stage import Stage
 
-    async with Stage(Path(research.__file__).with_name("langgraph.json"), concurrency=4) as stage:
-        from ...examples.research.agents import QUESTIONS
+    async with AsyncExitStack() as stack:
+        with working("starting Redis and a worker", quiet=quiet):
+            stage = await stack.enter_async_context(
+                Stage(Path(research.__file__).with_name("langgraph.json"), concurrency=4)
+            )
+            from ...examples.research.agents import QUESTIONS
 
         questions = [question] if question else QUESTIONS
         board = Board(questions, quiet=quiet)

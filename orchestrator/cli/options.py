@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
@@ -25,7 +25,7 @@ def seconds(option: str, value: str | None) -> float | None:
     if value is None:
         return None
     text = value.strip().lower()
-    text = f"{text}s" if re.fullmatch(r"\d+(\.\d+)?", text) else text
+    text = f"{text}s" if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else text
     if not _DURATION.fullmatch(text):
         raise BadInput(f"{option} {value!r}: must be a duration such as 90s, 30m or 1h30m")
     return sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))

@@ -8,7 +8,7 @@ import typer
 
 from ...shared.errors import BadInput, WaitTimeout
 from . import options
-from .console import as_text, complain, on_terminal, print_json, print_text, run
+from .console import as_text, complain, print_json, print_text, run, working
 from .endings import QUESTION, TIMED_OUT, exit_code, tell_ending
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def submit(
 async def _submit(
     client: Outrider, arguments: dict[str, Any], *, waits: bool, bound: float | None, as_json: bool
 ) -> int:
+    from asyncio import CancelledError
+
     async with client as outrider:
         submitted = await outrider.submit(**arguments)
         _tell(submitted, quiet=as_json)
@@ -91,8 +93,11 @@ async def _submit(
             return 0
         code = 0
         try:
-            with _spinner(submitted.task_id):
+            with working(f"task {submitted.task_id} goes on, also after Ctrl-C", quiet=as_json):
                 task = await outrider.wait(submitted.task_id, bound)
+        except CancelledError:
+            complain(f"task {submitted.task_id} goes on (outrider follow {submitted.task_id})")
+            raise
         except WaitTimeout as error:
             complain(str(error))
             task, code = await outrider.get(submitted.task_id), TIMED_OUT
@@ -138,20 +143,3 @@ def _print_ending(task: Task) -> None:
     elif task.result is not None and exit_code(task) == 0:
         print_text(as_text(task.result))
     tell_ending(task)
-
-
-class _spinner:  # noqa: N801 used as the function it stands for
-    """Something that turns on a terminal while one waits; nothing in a pipe."""
-
-    def __init__(self, task_id: str) -> None:
-        from .console import console
-
-        self._status = console().status(f"task {task_id} works; Ctrl-C leaves it alone") if on_terminal() else None
-
-    def __enter__(self) -> None:
-        if self._status:
-            self._status.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()

@@ -1,0 +1,142 @@
+"""`outrider demo` from start to end, and that nothing of it is left, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CLI = (sys.executable, "-c", "from outrider.orchestrator.cli.main import main; main()")
+HANDBOOK = """# Releases
+
+A release is cut on the first Tuesday of a month by the release manager.
+
+# Holidays
+
+Every employee has thirty days of paid holidays.
+"""
+
+
+@pytest.fixture
+def docs(tmp_path):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "handbook.md").write_text(HANDBOOK)
+    return folder
+
+
+@pytest.fixture
+def env(tmp_path):
+    """Processes that are started with it are known by it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    mine = ("OUTRIDER_", "CELERY_", "REDIS_URL")
+    return {name: value for name, value in os.environ.items() if not name.startswith(mine)} | {"TMPDIR": str(folder)}
+
+
+def left_over(env):
+    """Pids of processes that were started with `env`, or work in its folder: Redis writes over its environment."""
+    mark = f"TMPDIR={env['TMPDIR']}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            marked = mark in (path / "environ").read_bytes().split(b"\0")
+            if marked or (path / "cwd").readlink().is_relative_to(env["TMPDIR"]):
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def demo(env, *arguments):
+    return subprocess.run(
+        [*CLI, "demo", *arguments], env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+def test_it_answers_with_citations_that_stand_there(docs, env):
+    done = demo(env, "--docs", str(docs), "--question", "When is a release cut?", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert set(shown) == {"task_id", "report", "citations", "tasks", "wakes"}
+    [task] = shown["tasks"]
+    assert (task["task_id"], task["status"], task["agent"]) == (shown["task_id"], "success", "analyst")
+    [citation, *_] = shown["citations"]
+    assert citation["file"] == "handbook.md"
+    first = int(citation["line"].split("-")[0])
+    assert citation["quote"] in HANDBOOK.splitlines()[first - 1]
+    assert "first Tuesday" in shown["report"]
+    assert (left_over(env), list(Path(env["TMPDIR"]).iterdir())) == ([], [])
+
+
+def test_what_the_documents_do_not_answer_is_said(docs, env, redis_server):
+    """On a Redis that the environment names, in a namespace of its own that goes with it."""
+    import redis
+
+    with redis.Redis.from_url(redis_server.url) as client:
+        before = set(client.keys("*"))
+        named = env | {"OUTRIDER_REDIS_URL": redis_server.url, "CELERY_BROKER_URL": "amqp://127.0.0.1:1//"}
+        done = demo(named, "--docs", str(docs), "--question", "What is the capital of Mongolia?")
+        assert done.returncode == 0, done.stderr
+        assert "do not answer" in done.stdout
+        assert "0 citations" in done.stdout
+        assert {key for key in set(client.keys("*")) - before if key.startswith(b"{demo-")} == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--docs", "missing-folder"], "give --docs an existing one"),
+        (["--docs", "{empty}"], "has no .md, .txt, .rst or .py file"),
+        (["--docs", "{docs}", "--question", " "], "--question is empty"),
+    ],
+)
+def test_bad_use_is_exit_2(arguments, message, docs, env, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = demo(env, *(text.format(empty=tmp_path / "empty", docs=docs) for text in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_had_is_exit_1_and_the_log_is_shown(docs, env):
+    done = demo(env, "--docs", str(docs), "--question", "When?", "--model", "nonsense:model", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["tasks"][0]["status"] == "error"
+    assert "ended as error" in done.stderr
+    assert "Traceback" not in done.stderr.split("the log of the demo's worker")[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc, and ties children to their parent")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_running(how, docs, env):
+    with subprocess.Popen(
+        [*CLI, "demo", "--docs", str(docs)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert "pending" in running.stdout.readline()
+        # The worker of its own, its Redis, itself.
+        assert len(left_over(env)) >= 3
+        running.send_signal(how)
+        _, said = running.communicate()
+    expected = {signal.SIGINT: 130, signal.SIGTERM: 128 + 15, signal.SIGKILL: -9}
+    assert running.returncode == expected[how]
+    assert "Traceback" not in said
+    for pid in left_over(env):
+        wait_for_the_end(pid)
+    assert left_over(env) == []
+    if how is not signal.SIGKILL:
+        assert list(Path(env["TMPDIR"]).iterdir()) == []
+
+
+def wait_for_the_end(pid):
+    """Wait until a process that is not our child has ended."""
+    import select
+
+    try:
+        with os.fdopen(os.pidfd_open(pid), "rb") as handle:
+            assert select.select([handle], [], [], 30)[0], f"process {pid} lives on"
+    except ProcessLookupError:
+        return

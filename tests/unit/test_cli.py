@@ -1,0 +1,601 @@
+"""The command line in this process, on a fake Redis: what it prints, where, and with which exit code."""
+
+import asyncio
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import fakeredis
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from outrider.orchestrator import client as client_module
+from outrider.orchestrator.cli import console, main, options
+from outrider.orchestrator.cli import worker as worker_verb
+from outrider.orchestrator.links import Links
+from outrider.shared.errors import BadInput
+from outrider.shared.records import Interrupt
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.shared.store import Store
+from outrider.shared.transitions import Ending, Facts
+
+VERBS = ("submit", "list", "show", "follow", "cancel", "worker", "demo")
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+
+class World:
+    """A fake Redis, and a worker that does at the bell what the test wants."""
+
+    def __init__(self):
+        self.server = fakeredis.FakeServer(version=(7,))
+        self.at_the_bell = None
+
+    def redis(self):
+        return fakeredis.FakeAsyncRedis(server=self.server, decode_responses=False)
+
+    def links(self, settings):
+        store = Store(self.redis(), settings.namespace)
+
+        async def ring(bell):
+            if self.at_the_bell:
+                await self.at_the_bell(store, bell)
+
+        return Links(store, self.redis, ring)
+
+
+@pytest.fixture
+def world(monkeypatch, tmp_path):
+    config = tmp_path / "langgraph.json"
+    config.write_text(json.dumps({"graphs": {"agent": "./agents.py:agent", "other": "./agents.py:other"}}))
+    monkeypatch.setenv("OUTRIDER_CONFIG", str(config))
+    monkeypatch.setenv("OUTRIDER_NAMESPACE", "cli")
+    monkeypatch.setenv("OUTRIDER_MAX_INPUT_BYTES", "1000")
+    made = World()
+    monkeypatch.setattr(client_module.links, "open_links", made.links)
+    return made
+
+
+@pytest.fixture
+def outrider(world, capsys):
+    def run(*arguments):
+        capsys.readouterr()
+        code = main.run(arguments)
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+def ends(status=Status.SUCCESS, *, result=None, error="", events=(), question=None):
+    """What a worker does with a run: claims it, tells its events, ends it."""
+
+    async def work(store, bell):
+        facts = Facts(bell.task_id, "agent")
+        claimed = await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000)
+        assert await store.emit(claimed.claim, "agent", events)
+        ending = Ending(
+            RunStatus.SUCCESS if status is not Status.ERROR else RunStatus.ERROR,
+            EndedAs.PAUSED if question else EndedAs.FINISHED,
+            status,
+            task_phase=Phase.ASKING if question else None,
+            interrupts=(Interrupt(id="q1", value=question),) if question else (),
+            result=json.dumps(result) if result is not None else None,
+            error_type=error,
+            error_message="it broke" if error else "",
+        )
+        assert await store.settle(facts, claimed.claim, ending)
+
+    return work
+
+
+def test_every_verb_has_help_with_examples(outrider):
+    shown = outrider("--help")
+    assert shown.code == 0
+    assert [verb for verb in VERBS if f"\n  {verb} " not in shown.out] == []
+    assert "Exit codes: 0 done" in shown.out
+    for verb in VERBS:
+        shown = outrider(verb, "--help")
+        assert shown.code == 0
+        assert f"outrider {verb}" in shown.out.split("Examples:")[1]
+
+
+def test_help_imports_nothing_heavy():
+    heavy = {"anyio", "asyncio", "celery", "kombu", "langchain", "langgraph", "pydantic", "redis", "rich", "structlog"}
+    code = (
+        "import sys\nfrom outrider.orchestrator.cli.main import run\nassert run(['--help']) == 0\n"
+        f"print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "outrider: No such command 'nope' (see `outrider --help`)"),
+        (["list", "--nope"], "see `outrider list --help`"),
+        (["show"], "Missing argument 'ID'"),
+        (["submit", "agent", "text", "--max-turns", "many"], "--max-turns"),
+        (["list", "--status", "done"], "'done'"),
+        (["worker", "--pool", "gevent"], "'gevent'"),
+    ],
+)
+def test_bad_use_is_one_line_on_stderr(arguments, message, outrider):
+    ran = outrider(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_without_a_verb_the_help_is_shown(outrider):
+    ran = outrider()
+    assert (ran.code, ran.out) == (2, "")
+    assert "Usage: outrider" in ran.err
+
+
+def test_the_version_is_shown(outrider, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"{name} 1.2.3")
+    assert outrider("--version").out == "outrider 1.2.3\n"
+
+
+def test_submit_prints_the_id_alone(outrider):
+    ran = outrider("submit", "agent", "Do it.")
+    assert (ran.code, ran.err) == (0, "")
+    [task_id] = ran.lines
+    task = outrider("show", task_id, "--json").json
+    assert (task["task_id"], task["status"], task["phase"], task["runs"][0]["status"]) == (
+        task_id,
+        "pending",
+        "queued",
+        "pending",
+    )
+
+
+def test_submit_as_json(outrider):
+    ran = outrider("submit", "agent", "Do it.", "--json", "--title", "x" * 300)
+    assert set(ran.json) == {"task_id", "run_id", "status", "created", "notes"}
+    assert (ran.json["status"], ran.json["created"]) == ("pending", True)
+    assert "title cut to 200" in ran.err
+
+
+def test_submit_options_reach_the_record(outrider, tmp_path):
+    (tmp_path / "state.json").write_text('\ufeff{"files": {"a": "b"}}', encoding="utf-8")
+    ran = outrider(
+        *("submit", "agent", "Do it.", "--json", "--timeout", "1m30s", "--max-turns", "5", "--max-tokens", "900"),
+        *("--metadata", "team=docs", "--metadata", "empty=", "--queue", "fast", "--title", "A title"),
+        *("--state", f"@{tmp_path / 'state.json'}", "--context", '{"user": "u1"}'),
+    )
+    task = outrider("show", ran.json["task_id"], "--json").json
+    assert task["limits"] == {"timeout_seconds": 90, "max_turns": 5, "max_tokens": 900}
+    assert task["metadata"] == {"team": "docs", "empty": ""}
+    assert (task["title"], task["runs"][0]["queue"]) == ("A title", "fast")
+
+
+def test_submit_reads_stdin(outrider, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("from stdin \N{SNOWMAN}".encode())))
+    assert outrider("submit", "agent", "-").code == 0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * 5000)))
+    ran = outrider("submit", "agent", "-")
+    assert ran.code == 2
+    assert "OUTRIDER_MAX_INPUT_BYTES = 1,000" in ran.err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"broken \xff byte")))
+    ran = outrider("submit", "agent", "-")
+    assert (ran.code, "were replaced" in ran.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nobody", "text"], "unknown agent 'nobody': langgraph.json names agent, other"),
+        (["agent", " "], "text is empty"),
+        (["agent", "x" * 1001], "1,001 bytes"),
+        (["agent", "text", "--timeout", "soon"], "--timeout 'soon': must be a duration such as 90s"),
+        (["agent", "text", "--timeout", "0s"], "timeout_seconds = 0.0: must be a number above zero"),
+        (["agent", "text", "--max-turns", "-1"], "max_turns = -1"),
+        (["agent", "text", "--metadata", "team"], "--metadata 'team': must be key=value"),
+        (["agent", "text", "--state", "@missing.json"], "--state @missing.json: cannot be read: No such file"),
+        (["agent", "text", "--state", "@/dev/zero"], "is no regular file"),
+        (["agent", "text", "--state", "[1]"], "holds a list, must hold an object"),
+        (["agent", "text", "--state", "{"], "is not JSON"),
+        (["agent", "text", "--context", '{"a": NaN}'], "context.a is nan"),
+        (["agent", "text", "--queue", "a b"], "queue 'a b' must match"),
+        (["agent", "text", "--follow", "--wait"], "--follow watches until the end"),
+        (["agent", "text", "--wait-timeout", "x"], "--wait-timeout 'x'"),
+    ],
+)
+def test_what_submit_refuses(arguments, message, outrider, world):
+    ran = outrider("submit", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+    assert asyncio.run(world.redis().keys("*")) == []
+
+
+def test_a_file_that_is_too_big_or_no_text_is_refused(tmp_path):
+    path = tmp_path / "big.json"
+    path.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(BadInput, match="not UTF-8"):
+        options.json_object("--state", f"@{path}", 100)
+    with pytest.raises(BadInput, match="more than OUTRIDER_MAX_INPUT_BYTES = 5"):
+        options.json_object("--state", f"@{path}", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1800), ("1h", 3600), ("1h30m", 5400), ("2d", 172800), ("45", 45), ("1.5s", 1.5)],
+)
+def test_durations(text, seconds):
+    assert options.seconds("--timeout", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5s", "5x", "1e3", "5 m", "\u0661s"])
+def test_what_is_no_duration(text):
+    with pytest.raises(BadInput, match="--timeout"):
+        options.seconds("--timeout", text)
+
+
+def test_wait_prints_the_result(outrider, world):
+    world.at_the_bell = ends(result="the answer")
+    ran = outrider("submit", "agent", "text", "--wait")
+    assert (ran.code, ran.lines[1:], ran.err) == (0, ["the answer"], "")
+
+
+def test_wait_as_json_is_the_whole_task(outrider, world):
+    world.at_the_bell = ends(result={"a": 1})
+    ran = outrider("submit", "agent", "text", "--wait", "--json")
+    assert ran.code == 0
+    assert (ran.json["status"], ran.json["result"], ran.json["created"]) == ("success", {"a": 1}, True)
+    assert ran.json["run_id"] == ran.json["runs"][0]["run_id"]
+
+
+def test_a_task_that_fails_is_exit_1(outrider, world):
+    world.at_the_bell = ends(Status.ERROR, error="ValueError")
+    ran = outrider("submit", "agent", "text", "--wait")
+    assert (ran.code, len(ran.lines)) == (1, 1)
+    assert "ended as error: ValueError: it broke" in ran.err
+
+
+def test_a_question_is_exit_4_and_printed(outrider, world):
+    world.at_the_bell = ends(Status.WAITING, question={"ask": "which?"})
+    ran = outrider("submit", "agent", "text", "--wait")
+    assert ran.code == 4
+    assert "which?" in ran.out
+    assert outrider("submit", "agent", "text", "--wait", "--json").json["interrupts"] == [
+        {"id": "q1", "value": {"ask": "which?"}}
+    ]
+
+
+def test_a_wait_that_is_over_is_exit_5_and_the_task_goes_on(outrider):
+    ran = outrider("submit", "agent", "text", "--wait-timeout", "0s")
+    assert ran.code == 5
+    assert f"task {ran.lines[0]} is still pending" in ran.err
+    ran = outrider("submit", "agent", "text", "--wait", "--wait-timeout", "0s", "--json")
+    assert (ran.code, ran.json["status"]) == (5, "pending")
+
+
+def test_the_same_key_gives_the_same_task(outrider):
+    first = outrider("submit", "agent", "text", "--idempotency-key", "k")
+    again = outrider("submit", "agent", "text", "--idempotency-key", "k")
+    assert (again.code, again.out) == (0, first.out)
+    assert "submitted before" in again.err
+    other = outrider("submit", "agent", "other", "--idempotency-key", "k")
+    assert (other.code, other.out) == (2, "")
+
+
+EVENTS = (
+    ("tool.started", {"name": "search", "id": "c1", "args": '{"q": "x"}'}),
+    ("tool.ended", {"name": "search", "id": "c1", "ok": True}),
+    ("tokens", {"text": "The ans", "node": "model", "message_id": "m1"}),
+    ("tokens", {"text": "wer.\n", "node": "model", "message_id": "m1"}),
+    ("progress", {"done": 3, "total": 10, "fraction": 0.3, "note": "files"}),
+    ("progress", {"done": 0.5, "total": None, "fraction": 0.5, "note": None}),
+    ("custom", {"data": {"k": 1}}),
+    ("step", {"node": "model"}),
+    ("unheard.of", {"k": 1}),
+)
+
+
+def test_follow_in_a_pipe_is_plain_lines(outrider, world):
+    world.at_the_bell = ends(result="the answer", events=EVENTS)
+    ran = outrider("submit", "agent", "text", "--follow")
+    assert ran.code == 0
+    shown = [line.split(maxsplit=1)[1] for line in ran.lines[1:-2]]
+    assert [" ".join(line.split()) for line in shown] == [
+        "pending agent",
+        "running on w1",
+        'tool search {"q": "x"}',
+        "tool search done",
+        "text The answer.",
+        "progress 3/10 files",
+        "progress 50%",
+        'custom {"k": 1}',
+        "step model",
+        'unheard.of {"k": 1}',
+        "success",
+    ]
+    assert ran.lines[-1] == "the answer"
+    again = outrider("follow", ran.lines[0])
+    assert (again.code, again.lines) == (0, ran.lines[1:])
+
+
+def test_follow_as_json_lines(outrider, world):
+    world.at_the_bell = ends(Status.ERROR, error="ValueError", events=EVENTS)
+    ran = outrider("submit", "agent", "text", "--follow", "--json")
+    first, *events = [json.loads(line) for line in ran.lines]
+    assert first["created"]
+    assert [event["type"] for event in events] == [
+        "task.submitted",
+        "run.claimed",
+        *(kind for kind, _ in EVENTS),
+        "task.settled",
+    ]
+    assert {"id", "type", "at", "run_id", "data"} == set(events[0])
+    ran = outrider("follow", first["task_id"], "--json")
+    assert (ran.code, [json.loads(line) for line in ran.lines]) == (1, events)
+
+
+def test_follow_detaches_on_ctrl_c(outrider, monkeypatch):
+    task_id = outrider("submit", "agent", "text").lines[0]
+
+    def interrupted(work):
+        asyncio.run(until_followed(work))
+
+    async def until_followed(work):
+        following = asyncio.create_task(work)
+        await blocked.wait()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        raise KeyboardInterrupt
+
+    blocked = asyncio.Event()
+    read = client_module.Watch._read
+
+    async def noted(self, task_id, after, *, block):
+        events = await read(self, task_id, after, block=False)
+        if not events:
+            blocked.set()
+            await asyncio.Event().wait()
+        return events
+
+    monkeypatch.setattr(client_module.Watch, "_read", noted)
+    monkeypatch.setattr("outrider.orchestrator.cli.watching.run", interrupted)
+    ran = outrider("follow", task_id)
+    assert ran.code == 0
+    assert f"detached: task {task_id} goes on" in ran.err
+
+
+def test_list_tells_two_kinds_of_empty(outrider):
+    assert "no tasks yet" in outrider("list").err
+    outrider("submit", "agent", "text")
+    assert "no task matches" in outrider("list", "--status", "waiting").err
+    ran = outrider("list", "--limit", "0")
+    assert (ran.code, ran.out) == (0, "")
+    assert "--limit 0" in ran.err
+    assert outrider("list", "--limit", "0", "--json").json == {"tasks": [], "more": True, "next": None}
+
+
+def test_list_pages(outrider):
+    made = [outrider("submit", "agent", "text", "--title", f"task {n}").lines[0] for n in range(3)]
+    outrider("submit", "other", "text")
+    ran = outrider("list", "--agent", "agent", "--limit", "2")
+    assert len(ran.lines) == 2
+    assert all(len(line.split("\t")) == 5 for line in ran.lines)
+    page = outrider("list", "--agent", "agent", "--limit", "2", "--json").json
+    assert page["more"]
+    assert f"--before {page['next']}" in ran.err
+    rest = outrider("list", "--agent", "agent", "--before", page["next"], "--json").json
+    assert not rest["more"]
+    assert {task["task_id"] for task in page["tasks"] + rest["tasks"]} == set(made)
+    assert not {"result", "runs"} & set(page["tasks"][0])
+
+
+def test_list_by_several_statuses(outrider):
+    first, second, _ = (outrider("submit", "agent", "text").lines[0] for _ in range(3))
+    outrider("cancel", first)
+    shown = outrider("list", "--status", "cancelled", "--status", "waiting", "--json").json
+    assert [task["task_id"] for task in shown["tasks"]] == [first]
+    assert second in outrider("list", "--status", "pending").out
+
+
+@pytest.mark.parametrize("bad", ["../x", "", " ", "x" * 300, "-", "a/b"])
+@pytest.mark.parametrize("verb", ["show", "follow", "cancel"])
+def test_a_bad_id_is_refused(verb, bad, outrider):
+    ran = outrider(verb, "--", bad)
+    assert (ran.code, ran.out) == (2, "")
+    assert "task id" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["show", "follow", "cancel"])
+def test_an_unknown_id_is_exit_2(verb, outrider):
+    ran = outrider(verb, "nobody")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "outrider: no task nobody (see `outrider list`)\n"
+
+
+def test_show_in_a_pipe(outrider, world):
+    world.at_the_bell = ends(Status.ERROR, error="ValueError")
+    ran = outrider("submit", "agent", "text", "--title", "A title", "--max-turns", "7")
+    shown = dict(line.split("\t", 1) for line in outrider("show", ran.lines[0]).lines)
+    assert shown["task"] == ran.lines[0]
+    assert (shown["status"], shown["title"], shown["limits"]) == ("error", "A title", "max_turns 7")
+    assert shown["error"] == "ValueError: it broke"
+    assert "queue subagents, worker w1" in shown["run"]
+
+
+def test_show_result_alone(outrider, world):
+    world.at_the_bell = ends(result="line one\nline two \x1b[31m")
+    task_id = outrider("submit", "agent", "text").lines[0]
+    assert outrider("show", task_id, "--result").out == "line one\nline two \x1b[31m\n"
+    assert outrider("show", task_id, "--result", "--json").json == "line one\nline two \x1b[31m"
+    world.at_the_bell = None
+    task_id = outrider("submit", "agent", "text").lines[0]
+    ran = outrider("show", task_id, "--result")
+    assert (ran.code, ran.out) == (1, "")
+    assert "has no result: it is pending" in ran.err
+    assert outrider("show", task_id, "--result", "--transcript").code == 2
+
+
+@pytest.fixture
+def conversation(monkeypatch):
+    messages = [
+        HumanMessage("Find it."),
+        AIMessage("", tool_calls=[{"name": "search", "args": {"q": "x"}, "id": "c1"}]),
+        ToolMessage("\n".join(f"hit {n}" for n in range(40)), tool_call_id="c1", name="search", artifact={1, 2}),
+        AIMessage([{"type": "text", "text": "Found."}, {"type": "image_url", "image_url": {"url": "x"}}]),
+    ]
+
+    async def state(_self, _task_id):
+        return {"messages": messages}
+
+    monkeypatch.setattr(client_module.Outrider, "state", state)
+
+
+@pytest.mark.usefixtures("conversation")
+def test_a_transcript_in_a_pipe_is_whole(outrider):
+    task_id = outrider("submit", "agent", "text").lines[0]
+    out = outrider("show", task_id, "--transcript").out
+    assert "[human]\nFind it.\n" in out
+    assert '→ search {"q": "x"}' in out
+    assert "[tool search]\n" + "\n".join(f"hit {n}" for n in range(40)) in out
+    assert "Found.\n(image_url)" in out
+
+
+@pytest.mark.usefixtures("conversation")
+def test_a_transcript_as_json_is_langchains_dicts(outrider):
+    task_id = outrider("submit", "agent", "text").lines[0]
+    shown = outrider("show", task_id, "--transcript", "--json").json
+    assert shown["task_id"] == task_id
+    assert [message["type"] for message in shown["messages"]] == ["human", "ai", "tool", "ai"]
+    assert shown["messages"][0]["data"]["content"] == "Find it."
+
+
+def test_cancel_says_what_is_true(outrider, world):
+    waiting = outrider("submit", "agent", "text").lines[0]
+    world.at_the_bell = ends(result="x")
+    done = outrider("submit", "agent", "text").lines[0]
+    ran = outrider("cancel", waiting, done, "--json")
+    assert (ran.code, ran.json) == (
+        0,
+        [
+            {"task_id": waiting, "outcome": "cancelled", "status": "cancelled"},
+            {"task_id": done, "outcome": "already_finished", "status": "success"},
+        ],
+    )
+    ran = outrider("cancel", "nobody", done)
+    assert (ran.code, ran.out) == (2, f"{done}\talready_finished\tsuccess\n")
+    assert "no task nobody" in ran.err
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """What the process was replaced by."""
+    commands = []
+    monkeypatch.setattr(worker_verb.os, "execv", lambda _path, command: commands.append(command[1:]))
+    return commands
+
+
+@pytest.mark.usefixtures("world")
+def test_worker_becomes_the_worker(outrider, replaced):
+    outrider("worker")
+    outrider("worker", "-Q", "a, b", "-c", "7")
+    outrider("worker", "--pool", "prefork", "-c", "2")
+    assert replaced == [
+        ["-m", "outrider.worker", "-c", "250", "--pool", "threads"],
+        ["-m", "outrider.worker", "-c", "7", "--pool", "threads", "-Q", "a,b"],
+        ["-m", "outrider.worker", "-c", "2", "--pool", "prefork"],
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["-Q", "a b"], ["-Q", "a,,b"], ["-Q", ""], ["-c", "0"]])
+@pytest.mark.usefixtures("world")
+def test_what_worker_refuses(arguments, outrider, replaced):
+    assert outrider("worker", *arguments).code == 2
+    assert replaced == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no langgraph.json in"),
+        ("{", "is not JSON"),
+        ('{"graphs": {"a": "./a.py:a"}, "outrider": {"agent": {}}}', "unknown key 'agent'"),
+    ],
+)
+@pytest.mark.usefixtures("world")
+def test_worker_checks_the_configuration_first(text, message, outrider, replaced, tmp_path):
+    path = tmp_path / "langgraph.json"
+    path.unlink() if text is None else path.write_text(text)
+    ran = outrider("worker")
+    assert (ran.code, replaced) == (2, [])
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("world")
+def test_a_bad_setting_is_told(outrider, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_LEASE_SECONDS", "4")
+    ran = outrider("list")
+    assert ran.code == 2
+    assert "OUTRIDER_LEASE_SECONDS = 4 must be at least three times" in ran.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(world, monkeypatch):
+    """Run a verb as on a terminal of 100 columns; what stands on it."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments):
+        screen = Terminal()
+        monkeypatch.setattr(sys, "stdout", screen)
+        main.run(arguments)
+        return screen.getvalue()
+
+    return run
+
+
+def test_a_terminal_gets_a_table_and_no_control_of_its_cursor(terminal, world, monkeypatch):
+    world.at_the_bell = ends(result="answer \x1b]0;owned\x07\u202e", events=EVENTS)
+    task_id = terminal("submit", "agent", "text", "--title", "evil \x1b[2J title").split()[0]
+    monkeypatch.setenv("NO_COLOR", "1")
+    table = terminal("list")
+    assert "created" in table
+    assert task_id in table
+    for shown in (table, terminal("show", task_id), terminal("follow", task_id), terminal("show", task_id, "--result")):
+        assert not {"\x1b[2J", "\x1b]0;", "\x07", "\u202e"} & {
+            part for part in ("\x1b[2J", "\x1b]0;", "\x07", "\u202e") if part in shown
+        }
+        assert "\N{REPLACEMENT CHARACTER}" in shown
+
+
+@pytest.mark.usefixtures("conversation")
+def test_a_terminal_folds_long_messages(terminal):
+    task_id = terminal("submit", "agent", "text").split()[0]
+    shown = terminal("show", task_id, "--transcript")
+    assert "hit 19" in shown
+    assert "hit 20" not in shown
+    assert "20 more lines" in shown
+
+
+def test_controls_are_shown_not_obeyed():
+    assert console.visible("a\tb\nc\x1b[0m\x9b\r\u2066") == "a\tb\nc\ufffd[0m\ufffd\ufffd\ufffd"
