@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.main import get_command
 
 from ...shared.errors import OutriderError, RedisUnreachable, WaitTimeout
 from . import cancel, demo, follow, show, submit, tasks, worker
@@ -56,8 +57,13 @@ def _outrider(
 def run(arguments: Sequence[str]) -> int:
     """Carry a command line out; the exit code. Errors become one line on stderr."""
     try:
-        code = app(list(arguments), prog_name="outrider", standalone_mode=False)
+        # Not by calling `app`: that would end the process by itself on a broken pipe.
+        command = get_command(app)
+        with command.make_context("outrider", list(arguments)) as context:
+            code = command.invoke(context)
         sys.stdout.flush()
+    except typer.Exit as done:
+        return done.exit_code
     except OutriderError as error:
         complain(str(error))
         return _exit_code(error)
@@ -66,7 +72,6 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
         return INTERRUPTED
     except _USAGE as error:
         complain(_told(error))
