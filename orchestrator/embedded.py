@@ -9,9 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -21,6 +20,7 @@ from redis.exceptions import RedisError
 
 from ..shared.errors import ConfigError
 from .children import tied
+from .scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ OLDEST: Final = (6, 2)
 READY_SECONDS: Final = 60  # a big append-only file is read before the server answers
 PORT_TRIES: Final = 5
 LOOK_SECONDS: Final = 0.01
+PREFIX: Final = "outrider-embedded-"
 
 
 def find_server() -> Path:
@@ -72,8 +73,9 @@ class EmbeddedRedis:
     """A Redis server on loopback that lives as long as the `with` block, and no longer than this process.
 
     It keeps an append-only file in `directory` (made if missing, kept at the end), else in a temporary folder that
-    goes at the end. On Linux the server also ends when the thread that started it does, by whatever means; elsewhere
-    a `kill -9` of this process leaves it running. Without `port` a free one is taken. A server is entered once.
+    goes at the end, or after a kill when the next server starts. On Linux the server also ends when the thread that
+    started it does, by whatever means; elsewhere a `kill -9` of this process leaves it running. Without `port` a free
+    one is taken. A server is entered once.
     Raises ConfigError if no server program is found, or if it does not come up, with the last line of its log.
     """
 
@@ -94,23 +96,27 @@ class EmbeddedRedis:
         return self._process.pid if self._process else 0
 
     def __enter__(self) -> Self:
-        self.directory = self._given or Path(tempfile.mkdtemp(prefix="outrider-redis-"))
-        self.directory.mkdir(parents=True, exist_ok=True)
-        try:
+        with ExitStack() as stack:
+            if self._given is None:
+                self.directory = stack.enter_context(scratch_folder(PREFIX))
+            else:
+                self.directory = self._given
+                self.directory.mkdir(parents=True, exist_ok=True)
+            stack.callback(self._end, signal.SIGTERM)
             self._start()
-        except BaseException:
-            self.__exit__()
-            raise
+            self._ending = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end(signal.SIGTERM)
-        if self._given is None:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._ending.close()
 
     def kill(self) -> None:
         """End the server at once with SIGKILL, as a crash would. The second call does nothing."""
         self._end(signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait until the server has ended, by whatever means; its exit code, negative for a signal."""
+        return self._process.wait() if self._process else 0
 
     def restart(self) -> None:
         """Start it again on the same port with the same data, after `kill()` or instead of it."""

@@ -1,12 +1,10 @@
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
-from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -14,6 +12,7 @@ from redis.exceptions import ConnectionError as Unreachable
 
 from outrider.orchestrator import embedded
 from outrider.orchestrator.embedded import EmbeddedRedis, find_server
+from outrider.orchestrator.scratch import scratch_folder
 from outrider.shared.errors import ConfigError
 
 pytestmark = pytest.mark.sockets
@@ -98,12 +97,18 @@ def test_a_given_folder_stays(tmp_path):
         assert client.get("key") == b"value"
 
 
-def test_a_taken_port_is_named_and_its_owner_left_alone():
+@pytest.fixture
+def temporary(monkeypatch, tmp_path):
+    """Give the folder where temporary folders are made, for this test alone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_taken_port_is_named_and_its_owner_left_alone(temporary):
     with EmbeddedRedis() as server:
-        before = set(Path(tempfile.gettempdir()).glob("outrider-redis-*"))
         with pytest.raises(ConfigError, match=f"port {server.port}"):
             EmbeddedRedis(port=server.port).__enter__()
-        assert set(Path(tempfile.gettempdir()).glob("outrider-redis-*")) <= before
+        assert list(temporary.iterdir()) == [server.directory]
         with Redis.from_url(server.url) as client:
             assert client.ping()
 
@@ -119,26 +124,60 @@ def test_a_free_port_that_is_lost_is_replaced(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent's life")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_it_ends_with_its_parent(how):
+def test_nothing_outlives_a_parent_that_is_killed(how, temporary):
     script = """
         import signal
         from outrider.orchestrator.embedded import EmbeddedRedis
         with EmbeddedRedis() as server:
-            print(server.pid, server.directory, flush=True)
+            print(server.pid, flush=True)
             signal.pause()
     """
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True, process_group=0
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(temporary)},
     ) as parent:
-        pid, folder = parent.stdout.readline().split()
-        ended = os.pidfd_open(int(pid))
+        pid = int(parent.stdout.readline())
+        ended = os.pidfd_open(pid)
         parent.send_signal(how)
     try:
         # The descriptor is readable once the process has ended.
         assert select.select([ended], [], [], 30)[0], f"the server {pid} outlived its parent"
     finally:
         os.close(ended)
-        shutil.rmtree(folder, ignore_errors=True)
+    (left,) = temporary.iterdir()
+    with EmbeddedRedis() as server:
+        assert list(temporary.iterdir()) == [server.directory]
+        assert server.directory != left
+
+
+def test_a_sweep_spares_folders_in_use_links_and_other_names(temporary):
+    outside = temporary / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    (temporary / "mine-link").symlink_to(outside)
+    with scratch_folder("mine-") as used:
+        with scratch_folder("mine-") as second:
+            assert used.is_dir()
+            assert second != used
+        assert not second.exists()
+    assert sorted(path.name for path in temporary.iterdir()) == ["mine-link", "outside"]
+    assert (outside / "file").exists()
+
+
+def test_a_folder_swept_before_it_was_locked_is_made_anew(temporary, monkeypatch):
+    made = []
+
+    def swept_at_once(prefix):
+        made.append(temporary / f"{prefix}{len(made)}")
+        if len(made) > 1:
+            made[-1].mkdir()
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept_at_once)
+    with scratch_folder("mine-") as folder:
+        assert folder == made[1]
 
 
 def test_ctrl_c_in_the_terminal_is_its_users_to_handle():
