@@ -27,6 +27,7 @@ from ..shared.settings import Settings
 from .tools import AsyncTask, background_tools
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
     from ..shared.context import Running
@@ -97,18 +98,11 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
         if run is None:
             return None
         notes = await _take(run, state)
-        if not notes:
-            return None
-        known = state.get("async_tasks") or {}
-        return {
-            "messages": [message(note) for note in notes],
-            "outrider_cursor": notes[-1].seq,
-            "async_tasks": {
-                note.task_id: {**known[note.task_id], "run_id": note.run_id, "status": note.status.value}
-                for note in notes
-                if note.task_id in known
-            },
-        }
+        messages = [message(note) for note in notes]
+        tasks = _changed(state.get("async_tasks") or {}, [*_since_the_last_answer(state["messages"]), *messages])
+        if notes:
+            return {"messages": messages, "outrider_cursor": notes[-1].seq, "async_tasks": tasks}
+        return {"async_tasks": tasks} if tasks else None
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: BackgroundState, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
@@ -127,6 +121,23 @@ async def _take(run: Running, state: BackgroundState) -> tuple[Notification, ...
         run.claim.mark_stale()
         raise ClaimLost(run.claim.task_id, run.claim.run_id)
     return notes
+
+
+def _since_the_last_answer(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What the model has not read yet; a wake brings its news there, as the run's input."""
+    at = next((at for at in range(len(messages), 0, -1) if isinstance(messages[at - 1], AIMessage)), 0)
+    return list(messages[at:])
+
+
+def _changed(known: Mapping[str, AsyncTask], messages: Sequence[BaseMessage]) -> dict[str, AsyncTask]:
+    """The tasks of which the notifications among these messages tell something new."""
+    told = [note for one in messages if (note := one.additional_kwargs.get("outrider_notification"))]
+    latest: dict[str, AsyncTask] = {
+        note["task_id"]: {**known[note["task_id"]], "run_id": note["run_id"], "status": note["status"]}
+        for note in told
+        if note["task_id"] in known
+    }
+    return {task_id: task for task_id, task in latest.items() if task != known[task_id]}
 
 
 def _described(subagents: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:

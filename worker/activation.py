@@ -7,6 +7,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.errors import GraphDrained, NodeCancelledError
+from langgraph.graph import END
 
 from ..shared.checkpoints import RedisSaver
 from ..shared.context import Running, running
@@ -120,6 +121,11 @@ class Activation:
         if "text" in self._claimed.input:
             return ()
         state = await graph.aget_state(config)
+        if state.next and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:
+            # An earlier run ended within a step. New input would drop what the step's other tools did: save it first,
+            # under no run's id, so that this run's input is still to come.
+            await graph.aupdate_state({"configurable": config["configurable"]}, None, as_node=END)
+            state = await graph.aget_state(config)
         return state.values.get("messages", ()) if isinstance(state.values, dict) else ()
 
     def _told(self, work: asyncio.Task[None]) -> Outcome:

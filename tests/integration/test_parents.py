@@ -1,0 +1,304 @@
+"""Parents on real workers: told of each child once, whatever happens in between."""
+
+import asyncio
+import json
+import uuid
+
+import pytest
+
+import puppets
+from outrider.shared.errors import BadInput, ParentClosed
+from outrider.shared.statuses import EndedAs, Phase, Status
+from puppets import called, started
+
+MODELS = ["agent", "deep", "bare"]  # with the middleware, twice; and without it
+PREPARED = ["agent", "deep"]
+
+
+@pytest.fixture(scope="module")
+def place(redis_server):
+    namespace = f"parents-{uuid.uuid4().hex[:8]}"
+    with puppets.workers(redis_server.url, namespace):
+        yield redis_server.url, namespace
+
+
+@pytest.fixture
+async def site(place):
+    async with puppets.site(*place) as site:
+        yield site
+
+
+async def lead(site, agent="agent", children=("wait",), **fields):
+    """A parent whose model has started these children, and waits for what to say; their ids."""
+    parent = await site.parent(agent, **fields)
+    await site.read(parent)
+    if children:
+        await site.call(parent, *map(started, children))
+    return parent, await site.children(parent)
+
+
+async def rest(site, parent):
+    await site.say(parent)
+    await site.until(parent, "task.resting")
+
+
+async def ended(site, parent, runs):
+    """The parent has ended well, told of all, after so many runs."""
+    task = await site.o.wait(parent)
+    assert (task.status, len(task.runs)) == (Status.SUCCESS, runs), task
+    assert task.cursor == task.given == task.seq
+    return task
+
+
+# --- told of each child once -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_twenty_children_that_end_while_their_parent_works_share_its_next_turn(site, agent):
+    parent, children = await lead(site, agent, ["now"] * 20)
+    await site.until(parent, "inbox.arrived", 20)
+    read = await site.call(parent, called("look", where="here"))
+    assert sorted(read.notes) == sorted(children)
+    await site.say(parent)
+    task = await ended(site, parent, runs=1)
+    assert sorted(await site.notes(parent)) == sorted(children)
+    assert {entry["status"] for entry in (await site.o.state(parent))["async_tasks"].values()} == {"success"}
+    assert task.runs[0].ended_as is EndedAs.FINISHED
+
+
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_twenty_children_that_end_at_once_wake_their_resting_parent_once(site, agent):
+    parent, children = await lead(site, agent, ["wait"] * 20)
+    await rest(site, parent)
+    await site.end(*children)
+    await site.read(parent)
+    await site.until(parent, "inbox.arrived", 20)
+    read = await site.call(parent, called("look", where="here"))
+    assert sorted(read.notes) == sorted(children)
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+    assert sorted(await site.notes(parent)) == sorted(children)
+    assert {entry["status"] for entry in (await site.o.state(parent))["async_tasks"].values()} == {"success"}
+
+
+async def test_a_plain_graph_is_the_parent_of_what_it_submits_and_hears_at_its_next_run(site):
+    parent = await site.parent("graph")
+    await site.pop(parent, "work")
+    await site.answer(parent, "work", json.dumps({"submit": ["wait"] * 20}))
+    await site.until(parent, "task.resting")
+    children = await site.children(parent)
+    assert json.loads((await site.o.get(parent)).result) == children
+    assert {(await site.o.get(child)).parent_id for child in children} == {parent}
+    first, *others = children
+    await site.end(first)
+    await site.pop(parent, "work")
+    await site.end(*others)
+    await site.answer(parent, "work", "{}")
+    await site.pop(parent, "work")
+    await site.answer(parent, "work", "{}")
+    await ended(site, parent, runs=3)
+    notes = await site.notes(parent)
+    assert (notes[0], sorted(notes)) == (first, sorted(children))
+
+
+async def test_code_in_a_thread_submits_under_the_running_task(site):
+    parent = await site.parent("sync_graph")
+    await ended(site, parent, runs=2)
+    assert await site.notes(parent) == await site.children(parent)
+
+
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_a_child_that_ends_during_the_last_model_call_brings_one_more_turn_and_no_wake(site, agent):
+    parent, (child,) = await lead(site, agent)
+    await site.end(child)
+    await site.say(parent, "not the end")
+    read = await site.read(parent)
+    assert read.notes == [child]
+    await site.say(parent, "the end")
+    task = await ended(site, parent, runs=1)
+    assert (task.result, task.usage.turns) == ("the end", 3)
+    assert await site.notes(parent) == [child]
+
+
+async def test_a_parent_without_the_middleware_hears_of_a_late_child_in_a_run_of_its_own(site):
+    parent = await site.parent("bare")
+    await site.read(parent)
+    child = (await site.o.submit("leaf", "now", parent=parent)).task_id
+    await site.o.wait(child)
+    await site.say(parent, "not the end")
+    assert (await site.read(parent)).notes == [child]
+    await site.say(parent, "the end")
+    assert (await ended(site, parent, runs=2)).runs[0].ended_as is EndedAs.RESTED
+
+
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_nothing_is_taken_in_twice_after_the_conversation_was_compacted(site, agent):
+    parent, (first, second, third) = await lead(site, agent, ["wait"] * 3)
+    await site.end(first)
+    assert (await site.call(parent, called("look", where="a"))).notes == [first]
+    await site.hold(parent, "compact")
+    assert (await site.call(parent, called("look", where="b"))).notes == []
+    await rest(site, parent)
+    await site.end(second)
+    assert (await site.read(parent)).notes == []  # it is in the summary, as the test's compaction has it
+    await site.release(parent, "compact")
+    await rest(site, parent)
+    await site.end(third)
+    read = await site.read(parent)
+    assert read.notes == [third]
+    read = await site.call(parent, called("list_async_tasks"))
+    assert all(child in read.last for child in (first, second, third))
+    await site.say(parent)
+    await ended(site, parent, runs=3)
+    tasks = (await site.o.state(parent))["async_tasks"]
+    assert {name: task["status"] for name, task in tasks.items()} == dict.fromkeys((first, second, third), "success")
+
+
+async def test_a_failed_child_is_told_by_the_type_of_its_error(site):
+    parent, (child,) = await lead(site, children=["wait and fail"])
+    await rest(site, parent)
+    await site.end(child)
+    read = await site.read(parent)
+    assert "<status>error</status>" in read.last
+    assert "ValueError" in read.last
+    assert "secret" not in json.dumps(read.messages)
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+
+
+async def test_a_tree_of_three_generations_wakes_from_below(site):
+    parent = await site.parent("bare")
+    await site.read(parent)
+    child = await site.parent("bare", parent=parent)
+    await site.read(child)
+    grandchild = (await site.o.submit("leaf", "wait", parent=child)).task_id
+    await rest(site, child)
+    await rest(site, parent)
+    tree = await site.o.tree(parent)
+    assert [(one.task.task_id, [below.task.task_id for below in one.children]) for one in tree.children] == [
+        (child, [grandchild])
+    ]
+    await site.end(grandchild)
+    assert (await site.read(child)).notes == [grandchild]
+    assert (await site.o.get(parent)).phase is Phase.RESTING
+    await site.say(child, "all of it")
+    assert "all of it" in (await site.read(parent)).last
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+
+
+# --- runs that fail --------------------------------------------------------------------------------------------------
+
+
+async def test_a_wake_that_fails_does_not_loop_and_what_it_did_not_save_comes_with_the_next(site):
+    parent, (first, second) = await lead(site, children=["wait", "wait"])
+    await rest(site, parent)
+    await site.hold(parent, "opened")
+    await site.end(first)
+    await site.pop(parent, "opened")
+    await site.answer(parent, "opened", "fail")
+    await site.until(parent, "task.settled")
+    task = await site.o.get(parent)
+    assert (task.status, task.run_id, len(task.runs), task.cursor, task.given) == (Status.ERROR, None, 2, 0, 1)
+    await site.release(parent, "opened")
+    await site.end(second)
+    assert (await site.read(parent)).notes == [first, second]
+    await site.say(parent)
+    await ended(site, parent, runs=3)
+
+
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_a_run_that_took_news_in_and_failed_before_it_was_saved_is_not_woken_for_it(site, agent):
+    parent, (first, second) = await lead(site, agent, ["wait", "wait"])
+    await site.end(first)
+    await site.hold(parent, "taken")
+    await site.answer(parent, "model", json.dumps({"content": "", "tool_calls": [{"id": "x", **called("look", where="a")}]}))
+    await site.pop(parent, "taken")
+    await site.answer(parent, "taken", "fail")
+    await site.until(parent, "task.settled")
+    task = await site.o.get(parent)
+    assert (task.status, task.run_id, task.cursor, task.given) == (Status.ERROR, None, 0, 1)
+    await site.release(parent, "taken")
+    await site.end(second)
+    assert (await site.read(parent)).notes == [first, second]
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+
+
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_a_wake_closes_the_tool_calls_that_a_failed_run_left_open(site, agent):
+    parent, (child,) = await lead(site, agent)
+    calls = [{"id": "boom", **called("boom")}, {"id": "seen", **called("look", where="there")}]
+    await site.answer(parent, "model", json.dumps({"content": "", "tool_calls": calls}))
+    await site.pop(parent, "boom")
+    await site.saved(parent, "seen there")
+    await site.answer(parent, "boom")
+    await site.until(parent, "task.settled")
+    assert (await site.o.get(parent)).status is Status.ERROR
+    await site.end(child)
+    read = await site.read(parent)
+    assert read.notes == [child]
+    answers = {m["tool_call_id"]: m["content"] for m in read.messages if m["type"] == "tool"}
+    assert answers["seen"] == "seen there"
+    assert "No result: the run ended before" in answers["boom"]
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+
+
+# --- who may be a parent ---------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_without_messages_is_no_parent(site):
+    inside = await site.o.submit("wordless", "text")
+    task = await site.o.wait(inside.task_id)
+    assert (task.status, task.error.type) == (Status.ERROR, "BadInput")
+    assert "cannot be woken" in task.error.message
+    with pytest.raises(BadInput, match="cannot be woken"):
+        await site.o.submit("leaf", "now", parent=inside.task_id)
+    with pytest.raises(ParentClosed, match="there is no such task"):
+        await site.o.submit("leaf", "now", parent="nobody")
+    assert await site.children(inside.task_id) == []
+
+
+async def test_a_parent_that_is_gone_does_not_hinder_its_child(site):
+    parent, (child,) = await lead(site)
+    await rest(site, parent)
+    await site.redis.delete(site.store.keys.task(parent))
+    await site.end(child)
+    assert (await site.o.get(child)).status is Status.SUCCESS
+
+
+# --- cancel ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_closes_the_tree_while_it_grows(site):
+    parent = await site.parent("swarm")
+    for _ in range(5):
+        await site.pop(parent, "submitted")
+    assert (await site.o.cancel(parent)).outcome == "cancelled"
+    children = await site.children(parent)
+    assert len(children) >= 5
+    with pytest.raises(ParentClosed, match="it is cancelled"):
+        await site.o.submit("leaf", "now", parent=parent)
+    await site.until(parent, "task.cancelled")
+    states = {(await site.o.get(child)).status for child in await site.children(parent)}
+    assert states == {Status.CANCELLED}
+    assert (await site.o.get(parent)).seq == 0
+
+
+async def test_children_that_are_kept_go_on_and_their_parent_stays_cancelled(site):
+    parent, (child,) = await lead(site)
+    await rest(site, parent)
+    await site.o.cancel(parent, keep_children=True)
+    await site.end(child)
+    task = await site.o.get(parent)
+    assert ((await site.o.get(child)).status, task.status, task.run_id) == (Status.SUCCESS, Status.CANCELLED, None)
+
+
+async def test_a_child_that_a_person_cancels_wakes_its_parent(site):
+    parent, (child,) = await lead(site)
+    await rest(site, parent)
+    await site.o.cancel(child)
+    assert "<status>cancelled</status>" in (await site.read(parent)).last
+    await site.say(parent)
+    await ended(site, parent, runs=2)

@@ -1,0 +1,146 @@
+"""What the tests of parents share: real workers with the agents of `integration/parents`, and a test that plays models."""
+
+import json
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import redis.asyncio
+
+from outrider import Outrider
+from outrider.shared.checkpoints import RedisSaver
+from outrider.shared.settings import Settings
+from workers import Desk, WorkerProcess
+
+CONFIG = Path(__file__).parent / "integration" / "parents" / "langgraph.json"
+STEADY = {"OUTRIDER_LEASE_SECONDS": "30", "OUTRIDER_HEARTBEAT_SECONDS": "1"}
+
+
+def worker(url, namespace, *args, **env):
+    return WorkerProcess(url, namespace, "-c", "64", *args, OUTRIDER_CONFIG=str(CONFIG), **env)
+
+
+@contextmanager
+def workers(url, namespace, count=2):
+    """So many workers, each on a loop of its own; none loses a lease because the machine is busy."""
+    if count:
+        with worker(url, namespace, **STEADY), workers(url, namespace, count - 1):
+            yield
+    else:
+        yield
+
+
+def started(text="wait", agent="leaf"):
+    return {"name": "start_async_task", "args": {"description": text, "subagent_type": agent}}
+
+
+def called(name, **args):
+    return {"name": name, "args": args}
+
+
+def notified(messages):
+    """Ids of the notifications among messages, in their order, each as often as it stands there."""
+    noted = [message.additional_kwargs.get("outrider_notification") for message in messages]
+    return [note["id"] for note in noted if note]
+
+
+class Read:
+    """What a parent's model reads in one call."""
+
+    def __init__(self, seen):
+        self.prefix, self.messages = seen["prefix"], seen["messages"]
+
+    @property
+    def notes(self):
+        noted = [message["additional_kwargs"].get("outrider_notification") for message in self.messages]
+        return [note["task_id"] for note in noted if note]
+
+    @property
+    def last(self):
+        return self.messages[-1]["content"]
+
+    @property
+    def results(self):
+        """Contents of the tool messages at the end."""
+        at = max((i for i, message in enumerate(self.messages) if message["type"] == "ai"), default=-1)
+        return [message["content"] for message in self.messages[at + 1 :] if message["type"] == "tool"]
+
+
+class Site(Desk):
+    """A namespace with workers: submits parents and plays their models."""
+
+    def __init__(self, o):
+        super().__init__(o._store)
+        self.o = o
+        self._calls = 0
+
+    async def parent(self, agent="agent", **fields):
+        return (await self.o.submit(agent, "lead", **fields)).task_id
+
+    # a parent's model
+    async def read(self, task_id):
+        """Return what the model reads at its next call."""
+        return Read(json.loads(await self.pop(task_id, "model")))
+
+    async def call(self, task_id, *calls):
+        """Let the model call tools; returns what it reads then."""
+        made = []
+        for call in calls:
+            self._calls += 1
+            made.append({"id": f"call-{self._calls}", **call})
+        await self.answer(task_id, "model", json.dumps({"content": "", "tool_calls": made}))
+        return await self.read(task_id)
+
+    async def say(self, task_id, text="done"):
+        await self.answer(task_id, "model", json.dumps({"content": text}))
+
+    async def fail(self, task_id):
+        await self.answer(task_id, "model", json.dumps({"raise": "told to fail"}))
+
+    # gates
+    async def pop(self, task_id, gate):
+        while not (came := await self.redis.blpop(self._key(task_id, "at", gate), 1)):
+            pass
+        return came[1]
+
+    async def answer(self, task_id, gate, what="x"):
+        await self.redis.rpush(self._key(task_id, "open", gate), what)
+
+    async def hold(self, task_id, *gates):
+        await self.redis.sadd(self._key(task_id, "hold"), *gates)
+
+    async def release(self, task_id, *gates):
+        await self.redis.srem(self._key(task_id, "hold"), *gates)
+
+    async def saved(self, task_id, text):
+        """Return when a step that is under way has saved a tool's result."""
+        saver = RedisSaver(self.redis, self.store.keys)
+        while True:
+            state = await saver.aget_tuple({"configurable": {"thread_id": task_id, "checkpoint_ns": ""}})
+            if text in repr(state.pending_writes):
+                return
+
+    # what came of it
+    async def children(self, task_id):
+        """Ids of the children, oldest first."""
+        return [child.task.task_id for child in (await self.o.tree(task_id)).children]
+
+    async def end(self, *task_ids):
+        """Let leaves end, and return when they have ended."""
+        for task_id in task_ids:
+            await self.answer(task_id, "leaf")
+        for task_id in task_ids:
+            await self.o.wait(task_id)
+
+    async def notes(self, task_id):
+        """Task ids of the notifications in the parent's state, each as often as it stands there."""
+        messages = (await self.o.state(task_id))["messages"]
+        return [name.split(":")[0] for name in notified(messages)]
+
+
+@asynccontextmanager
+async def site(url, namespace):
+    settings = Settings(redis_url=url, namespace=namespace, config=str(CONFIG))
+    async with Outrider(settings) as o, redis.asyncio.Redis.from_url(url) as own:
+        desk = Site(o)
+        desk.redis = own
+        yield desk
