@@ -14,6 +14,7 @@ from ..shared.records import Bell, Tree
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
+from .files import LISTED, File, Files
 from .submit import Asked, Submitted, check
 from .waiting import Watch, check_timeout
 
@@ -222,6 +223,20 @@ class Outrider:
         with reachable(self.settings):
             await store.peek(task_id)
             return await read_state(store.redis, store.keys, task_id)
+
+    async def files(self, task_id: str) -> Files:
+        """The files that the task shares with its tree; the first 1,000, and whether there are more."""
+        from ..shared.filestore import RedisStore  # noqa: PLC0415 LangGraph takes its time to import
+        from ..shared.trees import tree_namespace  # noqa: PLC0415
+
+        check_id(task_id)
+        store = self._store
+        with reachable(self.settings):
+            task = await store.peek(task_id)
+            namespace = tree_namespace(task.ancestors[0] if task.ancestors else task.task_id)
+            entries = await RedisStore(store.redis, store.keys).aentries(namespace, LISTED + 1)
+        files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
+        return Files(files=files, more=len(entries) > LISTED)
 
     @property
     def _open(self) -> links.Links:

@@ -59,6 +59,7 @@ class SyncOutrider:
     cancel = _blocking(Outrider.cancel)
     result = _blocking(Outrider.result)
     state = _blocking(Outrider.state)
+    files = _blocking(Outrider.files)
 
     def follow(self, task_id: str, after: str = "0") -> Iterator[Event]:
         """Every event of the task after the event id `after`, as it comes; ends when the task has settled."""

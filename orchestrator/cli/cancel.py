@@ -28,12 +28,13 @@ def register(app: typer.Typer) -> None:
 
 def cancel(
     task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks to end.")],
+    keep_children: Annotated[bool, typer.Option("--keep-children", help="Let what they started go on.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: [{task_id, outcome, status}].")] = False,
 ) -> int:
-    """End tasks now. One that had ended keeps its status, and the answer says which."""
+    """End tasks, and all that they started, now. One that had ended keeps its status, and the answer says which."""
     for task_id in task_ids:
         check_id(task_id)
-    answers, unknown = run(_cancel(task_ids))
+    answers, unknown = run(_cancel(task_ids, keep_children=keep_children))
     for error in unknown:
         complain(str(error))
     if as_json:
@@ -44,14 +45,14 @@ def cancel(
     return 2 if unknown else 0
 
 
-async def _cancel(task_ids: Sequence[str]) -> tuple[list[Cancelled], list[UnknownTask]]:
+async def _cancel(task_ids: Sequence[str], *, keep_children: bool) -> tuple[list[Cancelled], list[UnknownTask]]:
     from ..client import Outrider
 
     answers, unknown = [], []
     async with Outrider() as outrider:
         for task_id in task_ids:
             try:
-                answers.append(await outrider.cancel(task_id))
+                answers.append(await outrider.cancel(task_id, keep_children=keep_children))
             except UnknownTask as error:
                 unknown.append(error)
     return answers, unknown

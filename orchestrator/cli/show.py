@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from ...shared.records import Run, Task
+    from ..files import Files
 
 EPILOG = """\b
 Examples:
@@ -33,20 +34,26 @@ def show(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
     transcript: Annotated[bool, typer.Option("--transcript", help="Its conversation too.")] = False,
     result: Annotated[bool, typer.Option("--result", help="The result alone, whole.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="The files that it shares with its tree too.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: the task, with --transcript its messages.")
+        bool,
+        typer.Option("--json", help="Print JSON: the task, with --transcript its messages, with --files its files."),
     ] = False,
 ) -> int:
     """Show a task: its record, its runs, what it asks, its result."""
-    if transcript and result:
-        raise BadInput("--result prints the result alone: leave out --transcript")
-    task, messages = run(_read(task_id, with_messages=transcript))
+    if result and (transcript or files):
+        raise BadInput("--result prints the result alone: leave out --transcript and --files")
+    task, messages, listed = run(_read(task_id, with_messages=transcript, with_files=files))
     if result:
         return _print_result(task, as_json=as_json)
     if as_json:
-        print_json(task.to_json() | ({"messages": _as_dicts(messages)} if transcript else {}))
+        more = {"messages": _as_dicts(messages)} if transcript else {}
+        more |= {"files": [file.to_json() for file in listed.files], "more_files": listed.more} if files else {}
+        print_json(task.to_json() | more)
         return 0
     _print_facts(task)
+    if files:
+        _print_files(listed)
     if transcript:
         from .transcript import print_transcript
 
@@ -57,13 +64,24 @@ def show(
     return 0
 
 
-async def _read(task_id: str, *, with_messages: bool) -> tuple[Task, Sequence[BaseMessage]]:
+async def _read(task_id: str, *, with_messages: bool, with_files: bool) -> tuple[Task, Sequence[BaseMessage], Files]:
     from ..client import Outrider
+    from ..files import Files
 
     async with Outrider() as outrider:
         task = await outrider.get(task_id)
         messages = (await outrider.state(task_id)).get("messages", []) if with_messages else []
-    return task, messages
+        files = await outrider.files(task_id) if with_files else Files()
+    return task, messages, files
+
+
+def _print_files(listed: Files) -> None:
+    for file in listed.files:
+        print(f"file\t{visible(file.path)}\t{file.bytes}\t{clock(file.updated_at)}")
+    if listed.more:
+        complain(f"only the first {len(listed.files)} files are shown")
+    elif not listed.files:
+        complain("its tree has no files")
 
 
 def _print_result(task: Task, *, as_json: bool) -> int:

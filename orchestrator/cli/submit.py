@@ -40,6 +40,7 @@ def submit(
     state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
     context: Annotated[str | None, typer.Option(metavar="@FILE", help="The runs' context, an object of JSON.")] = None,
     queue: Annotated[str | None, typer.Option(help="The queue of its runs.")] = None,
+    parent: Annotated[str | None, typer.Option(metavar="ID", help="The task that is told how this one ends.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="The same key again gives the same task.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
     wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
@@ -72,6 +73,7 @@ def submit(
         "state": options.json_object("--state", state, bound),
         "context": options.json_object("--context", context, bound),
         "queue": queue,
+        "parent": parent,
         "idempotency_key": idempotency_key,
     }
     if follow:

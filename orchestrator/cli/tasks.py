@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   outrider list --status running --status waiting
-  outrider list --agent researcher --limit 10 --json"""
+  outrider list --agent researcher --limit 10 --json
+  outrider list --parent 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10"""
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
 def tasks(
     status: Annotated[list[Status] | None, typer.Option("--status", help="Only this status; repeatable.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Only tasks of this agent.")] = None,
+    parent: Annotated[str | None, typer.Option("--parent", metavar="ID", help="Only children of this task.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="How many at most, 0 to 1000.")] = 50,
     before: Annotated[
         str | None, typer.Option("--before", help="Only tasks older than this one: the next page.")
@@ -33,7 +35,7 @@ def tasks(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: {tasks, more, next}.")] = False,
 ) -> int:
     """List tasks, newest first."""
-    page = run(_page(status or [], agent, limit, before))
+    page = run(_page(status or [], agent, parent, limit, before))
     if as_json:
         print_json(page.to_json())
         return 0
@@ -42,7 +44,7 @@ def tasks(
     else:
         for task in page.tasks:
             print("\t".join((task.task_id, _status(task), task.agent, clock(task.created_at), visible(task.title))))
-    filtered = bool(status or agent or before)
+    filtered = bool(status or agent or parent or before)
     if page.more:
         complain(f"there are more: outrider list --before {page.next}" if page.next else "there are some: --limit 0")
     elif not page.tasks:
@@ -50,11 +52,11 @@ def tasks(
     return 0
 
 
-async def _page(status: list[Status], agent: str | None, limit: int, before: str | None) -> Page:
+async def _page(status: list[Status], agent: str | None, parent: str | None, limit: int, before: str | None) -> Page:
     from ..client import Outrider
 
     async with Outrider() as outrider:
-        return await outrider.list(status=status, agent=agent, limit=limit, before=before)
+        return await outrider.list(status=status, agent=agent, parent=parent, limit=limit, before=before)
 
 
 def _status(task: Task) -> str:
