@@ -10,6 +10,10 @@ import uuid
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
+
 from outrider.shared.catalogue import Config
 from outrider.shared.connections import connect
 from outrider.shared.filestore import RedisStore
@@ -19,9 +23,9 @@ from outrider.shared.store import Store
 from outrider.shared.transitions import Submission
 from outrider.worker.agents import Agents
 from outrider.worker.control import Held
-from outrider.worker.upstream import allow_graphs_without_checkpoints
 from outrider.worker.executor import JobExecutor
 from outrider.worker.runner import Runner
+from outrider.worker.upstream import allow_graphs_without_checkpoints
 
 AGENTS = Path(__file__).parent / "integration" / "agents" / "langgraph.json"
 QUICK = {"OUTRIDER_LEASE_SECONDS": "1.5", "OUTRIDER_HEARTBEAT_SECONDS": "0.3", "OUTRIDER_SWEEP_SECONDS": "0.3"}
@@ -30,8 +34,8 @@ QUICK = {"OUTRIDER_LEASE_SECONDS": "1.5", "OUTRIDER_HEARTBEAT_SECONDS": "0.3", "
 class Desk:
     """Submits tasks, opens the gates of the agents, and reads what they did."""
 
-    def __init__(self, store):
-        self.store, self.redis = store, store.redis
+    def __init__(self, store, redis):
+        self.store, self.redis = store, redis
 
     async def submit(self, agent, text="go", *, state=None, queue="subagents", **fields):
         task_id, run_id = uuid.uuid4().hex, uuid.uuid4().hex
@@ -79,8 +83,8 @@ class Desk:
 class Bench(Desk):
     """A runner on this loop, as a worker process has one, without Celery."""
 
-    def __init__(self, settings, store):
-        super().__init__(store)
+    def __init__(self, settings, store, redis):
+        super().__init__(store, redis)
         allow_graphs_without_checkpoints()
         config = Config.load(AGENTS)
         self.settings, self.held, self.bells = settings, Held(), []
@@ -107,11 +111,22 @@ class Bench(Desk):
         return outcome, await self.store.get(task_id)
 
 
+def plain(redis_url):
+    """A client that may block, apart from the one whose commands go together."""
+    return redis.asyncio.Redis.from_url(redis_url, retry=Retry(ConstantBackoff(0.05), -1), socket_timeout=None)
+
+
+@asynccontextmanager
+async def desk(settings):
+    async with connect(settings) as client, plain(settings.redis_url) as reader:
+        yield Desk(Store(client, settings.namespace), reader)
+
+
 @asynccontextmanager
 async def bench(redis_url, namespace, **settings):
     settings = Settings(redis_url=redis_url, namespace=namespace, **settings)
-    async with connect(settings) as client:
-        yield Bench(settings, Store(client, namespace))
+    async with connect(settings) as client, plain(redis_url) as reader:
+        yield Bench(settings, Store(client, namespace), reader)
 
 
 class WorkerProcess:

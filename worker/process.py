@@ -18,7 +18,8 @@ import structlog
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import BusyLoadingError, RedisError
-from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import TimeoutError as TimedOut
 
 from ..shared import catalogue
 from ..shared.broker import BrokerUnreachable, ring, tell
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
     from ..shared.settings import Settings
     from .outcomes import Outcome
 
-# A restart of Redis takes seconds; a run that is at work sits it out.
-PATIENCE = Retry(ExponentialBackoff(cap=2, base=0.05), 12, (RedisConnectionError, BusyLoadingError))
+# While Redis is away, a run that is at work sits it out: transitions and checkpoints may be repeated.
+PATIENCE = Retry(
+    ExponentialBackoff(cap=2, base=0.05), retries=-1, supported_errors=(ConnectionLost, BusyLoadingError, TimedOut)
+)
 GARBAGE_THRESHOLD = 20_000  #: new objects between two collections of the youngest
 PUBLISH_SECONDS = 2.0  #: pause between two tries to publish the catalogue while Redis is away
 
@@ -112,7 +115,8 @@ class WorkerProcess:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-                await asyncio.to_thread(heartbeat.stop)
+                # Not by the agents' threads: one that does not end would keep the process.
+                await self._loop.run_in_executor(self._bells, heartbeat.stop)
 
     def _load(self) -> list[Published]:
         self._config.apply_env()

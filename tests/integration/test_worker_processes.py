@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import workers
+from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.broker import make_app, ring
 from outrider.shared.records import Bell
 from outrider.shared.settings import Settings
@@ -44,8 +45,8 @@ class Site:
 async def site(redis_url, namespace, monkeypatch):
     monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
     settings = Settings(redis_url=redis_url, namespace=namespace)
-    async with workers.connect(settings) as client:
-        site = Site(workers.Desk(workers.Store(client, namespace)), settings)
+    async with workers.desk(settings) as desk:
+        site = Site(desk, settings)
         yield site
         site.app.close()
 
@@ -229,3 +230,23 @@ async def test_a_bad_start_is_one_line(site, env, said):
         assert await worker.ends() == 1
     assert [line for line in worker.lines if line.startswith("outrider: ") and said in line]
     assert not [line for line in worker.lines if "Traceback" in line]
+
+
+async def test_a_restart_of_redis_is_sat_out(namespace, monkeypatch):
+    with EmbeddedRedis() as server:
+        monkeypatch.setenv("OUTRIDER_REDIS_URL", server.url)
+        settings = Settings(redis_url=server.url, namespace=namespace)
+        async with workers.desk(settings) as desk:
+            site = Site(desk, settings)
+            with site.worker("-c", "4"):
+                task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+                await site.desk.at(task_id, "b")
+                for _ in range(3):
+                    await asyncio.to_thread(server.kill)
+                    await asyncio.to_thread(server.restart)
+                await site.desk.open(task_id, "b")
+                assert (await site.settled(task_id)).status is Status.SUCCESS
+                after, _ = await site.submit("compiled")
+                assert (await site.settled(after)).status is Status.SUCCESS
+            assert [event.type for event in await site.desk.events(task_id)].count("task.settled") == 1
+            site.app.close()

@@ -10,7 +10,7 @@ import sys
 from contextlib import asynccontextmanager
 from typing import Annotated, TypedDict
 
-import redis
+import redis.asyncio
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -20,9 +20,13 @@ from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
 
 from outrider import progress
 from outrider.shared.context import running
+
+PATIENCE = Retry(ConstantBackoff(0.05), -1)
 
 
 def key(*parts):
@@ -36,10 +40,10 @@ async def note(what):
 
 async def gate(name):
     """Say that the run is here, and wait until the test opens."""
-    client = running.get().store.redis
-    await client.rpush(key("at", name), "x")
-    while not await client.blpop(key("open", name), 1):
-        pass
+    async with redis.asyncio.Redis.from_url(os.environ["OUTRIDER_REDIS_URL"], retry=PATIENCE) as client:
+        await client.rpush(key("at", name), "x")
+        while not await client.blpop(key("open", name), 1):
+            pass
 
 
 def sync_gate(name):
