@@ -140,6 +140,8 @@ def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) 
                         f"state: agent {entry.name!r} has no key {shorten(repr(key))} "
                         f"(it has {', '.join(sorted(keys)) or 'none'})"
                     )
+    if not isinstance(state.get("messages", []), list):
+        raise BadInput(f"state.messages is {shorten(repr(state['messages']))}: must be a list of messages")
     if text_key is not None and text_key in state:
         raise BadInput(f"state.{text_key} is where the text of agent {entry.name!r} goes: give it as the text alone")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Group
@@ -34,7 +34,7 @@ class LiveView:
         self._doing = ""
         self._progress: dict[str, Any] | None = None
         self._texts = Texts()
-        self._began = time.monotonic()
+        self._created = task.created_at
         self._spinner = Spinner("dots")
         self._live = Live(console=self._console, get_renderable=self._below, refresh_per_second=8, transient=True)
 
@@ -58,7 +58,7 @@ class LiveView:
         if event.type == events.PROGRESS:
             self._progress = event.data
             return
-        self._doing = "" if event.type in {events.STEP, events.TOOL_ENDED} else visible(words)
+        self._doing = visible(" ".join(words.split())) if event.type == events.TOOL_STARTED else ""
         moment = f"{event.at.astimezone():%H:%M:%S}  "
         self._console.print(
             Text.assemble((moment, "dim"), (visible(words), STYLES.get(what, ""))), overflow="ellipsis", no_wrap=True
@@ -71,7 +71,7 @@ class LiveView:
             self._console.print(Text(visible(as_text(task.result))))
 
     def _below(self) -> RenderableType:
-        seconds = int(time.monotonic() - self._began)
+        seconds = max(0, int((datetime.now(UTC) - self._created).total_seconds()))
         head = Table.grid(padding=(0, 1))
         head.add_row(
             self._spinner,

@@ -244,5 +244,5 @@ def test_the_sync_client_does_the_same(settings, tmp_path):
 def test_every_method_has_its_sync_face():
     from outrider.orchestrator.sync import SyncOutrider
 
-    public = {name for name in vars(Outrider) if not name.startswith("_")}
+    public = {name for name, value in vars(Outrider).items() if not name.startswith("_") and callable(value)}
     assert public <= set(dir(SyncOutrider))

@@ -148,6 +148,11 @@ BAD = {
         "state.question is where the text",
     ),
     "messages where there are none": (("solver", "text"), {"state": {"messages": []}}, "has no key 'messages'"),
+    "messages that are no list": (
+        ("researcher", "text"),
+        {"state": {"messages": "hi"}},
+        "state.messages is 'hi': must be",
+    ),
     "state that is no JSON": (
         ("researcher", "text"),
         {"state": {"files": {"a": [1, {2}]}}},
