@@ -84,6 +84,9 @@ class Sweeper:
 
     async def _take_lost(self, task: Task, run: Run) -> bool:
         facts = Facts.of(task)
+        if run.status is RunStatus.CANCELLED:  # its worker died before its code had ended
+            await self._store.stopped(facts, run.run_id)
+            return True
         outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
         if outcome == "released":
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)

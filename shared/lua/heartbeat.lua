@@ -1,5 +1,6 @@
 -- Renew the claims of one worker process. A claim that was replaced is not renewed; its slot is, since its code may
--- still be at work until the worker says that it stopped.
+-- still be at work until the worker says that it stopped. So is the lease of a cancelled run: when that runs out, its
+-- worker is gone.
 -- KEYS  1 leases, then for each claim: task, run, slots
 -- ARGV  lease_ms, then for each claim: task_id, run_id, epoch, token
 -- Returns for each claim 1, or 0 where it was replaced
@@ -17,6 +18,10 @@ for i = 1, (#KEYS - 1) / 3 do
     redis.call('ZADD', KEYS[1], 'XX', lease_until, task_id .. '/' .. run_id)
     held[i] = 1
   else
+    local ended = redis.call('HMGET', run, 'status', 'token')
+    if ended[1] == 'cancelled' and ended[2] == token then
+      redis.call('ZADD', KEYS[1], 'XX', lease_until, task_id .. '/' .. run_id)
+    end
     held[i] = 0
   end
 end

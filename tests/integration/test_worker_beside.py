@@ -54,6 +54,27 @@ async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
     assert len(bench.bells) == 1
 
 
+async def test_a_cancelled_run_of_a_dead_worker_comes_to_rest(bench):
+    got, _ = await claimed(bench)
+    await bench.store.cancel(got.task.task_id)
+    await sweeper(bench).sweep()
+    assert (await bench.store.get(got.task.task_id)).stopped_at is None  # its worker may be at it still
+    await lapse(bench, got.claim)
+    await sweeper(bench).sweep()
+    task = await bench.store.get(got.task.task_id)
+    assert (task.status, task.stopped_at is None) == (Status.CANCELLED, False)
+    assert not await bench.redis.exists(bench.store.keys.leases())
+
+
+async def test_a_cancelled_run_is_not_at_rest_while_its_worker_lives(bench):
+    got, _ = await claimed(bench)
+    await bench.store.cancel(got.task.task_id)
+    await lapse(bench, got.claim)
+    assert await bench.store.heartbeat([(got.claim, "compiled")], lease_ms=60_000) == [False]
+    await sweeper(bench).sweep()
+    assert (await bench.store.get(got.task.task_id)).stopped_at is None
+
+
 async def test_an_overdue_bell_is_rung_once_by_many_sweepers(bench):
     task_id, run_id = await bench.submit("compiled")
     await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1})
