@@ -19,13 +19,13 @@ CONFIG = Path(research.__file__).with_name("langgraph.json")
 
 
 class Trees:
-    """Runs every bell at once, as many side by side as there are, and keeps what was rung."""
+    """Answers bells one after the other, in the order of their ringing: a lead rests before its analysts work."""
 
     def __init__(self, redis, namespace):
         self.settings = Settings.load(namespace=namespace, config=str(CONFIG))
         self.store = Store(redis, namespace)
         self.bells = []
-        self._at_work = []
+        self._answered = 0
         config = Config.load(CONFIG)
         self.files = RedisStore(redis, self.store.keys)
         self._runner = Runner(
@@ -43,16 +43,16 @@ class Trees:
 
     async def _ring(self, bell):
         self.bells.append(bell)
-        run = asyncio.ensure_future(self._runner.run(bell.task_id, bell.run_id))
-        self._at_work.append(run)
 
     async def ask(self, question, docs, **more):
         """Give the lead's task after it has ended, with its whole tree."""
         configurable = {"docs": str(docs), **more}
         submitted = await self.outrider.submit("lead", question, configurable=configurable)
-        for run in self._at_work:  # it grows while runs ring
-            await run
-        self._at_work.clear()
+        while self._answered < len(self.bells):
+            bell = self.bells[self._answered]
+            self._answered += 1
+            # In a task of its own: a run sets the context variable that says who runs.
+            await asyncio.create_task(self._runner.run(bell.task_id, bell.run_id))
         return await self.outrider.get(submitted.task_id)
 
     async def messages(self, task_id):

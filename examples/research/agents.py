@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 
     from outrider.examples.research.folder import DocumentFolder
 
-#: What `outrider demo` asks about the project's own documents.
-QUESTIONS: tuple[str, ...] = (
-    "What does a bell carry?",
-    "Who rings a lost bell again?",
-    "What happens when a lease runs out?",
-    "What does a cancel raise first?",
-    "What does the saver store of list channels?",
-)
-
 _CLAIMS = """- CLAIM [FILE:LINES] "QUOTE"
 CLAIM is a short sentence. FILE is the path of the document. LINES is a line number N, or a range N-M.
 QUOTE is copied letter by letter from these lines, without the line numbers; write \\" for a double quote in it and \\\\

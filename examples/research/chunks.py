@@ -76,9 +76,7 @@ async def offload(store: BaseStore, namespace: Namespace, batch: str, passages: 
 async def load(store: BaseStore, namespace: Namespace, path: str) -> Passage:
     """The passage that a path leads to; `ChunkError` where there is none."""
     if not _PATH.fullmatch(path):
-        raise ChunkError(
-            f"{path[:40]!a} is no path of a chunk: give one that your task names: /retrieved/…/chunk_N.md"
-        )
+        raise ChunkError(f"{path[:40]!a} is no path of a chunk: give one that your task names: /retrieved/…/chunk_N.md")
     item = await store.aget(namespace, path)
     if item is None:
         raise ChunkError(f"there is no file {path}: give a path as your task names it")

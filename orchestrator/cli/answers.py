@@ -23,6 +23,7 @@ class Answer:
 
     question: str
     task: Task
+    below: tuple[Task, ...]  #: all that it started
     citations: tuple[tuple[Citation, str | None], ...]
 
     @property
@@ -31,12 +32,12 @@ class Answer:
         return as_text(self.task.result) if self.task.result is not None else ""
 
 
-def read_answers(questions: Sequence[str], tasks: Sequence[Task], folder: DocumentFolder) -> list[Answer]:
-    """The tasks' answers, their citations checked against the documents."""
+def read_answers(questions: Sequence[str], trees: Sequence[Sequence[Task]], folder: DocumentFolder) -> list[Answer]:
+    """The answers of the trees' first tasks, their citations checked against the documents."""
     answers = []
-    for question, task in zip(questions, tasks, strict=True):
+    for question, (task, *below) in zip(questions, trees, strict=True):
         cited = parse(task.result) if isinstance(task.result, str) else []
-        answers.append(Answer(question, task, tuple((one, verify(folder, one)) for one in cited)))
+        answers.append(Answer(question, task, tuple(below), tuple((one, verify(folder, one)) for one in cited)))
     return answers
 
 
@@ -46,8 +47,9 @@ def as_json(answers: Sequence[Answer]) -> dict[str, Any]:
         "task_id": answers[0].task.task_id,
         "report": "\n\n".join(f"## {answer.question}\n\n{answer.text}" for answer in answers),
         "citations": [citation.json() for answer in answers for citation, _ in answer.citations],
-        "tasks": [answer.task.to_json() for answer in answers],
-        "wakes": 0,
+        "tasks": [task.to_json() for answer in answers for task in (answer.task, *answer.below)],
+        # Nobody writes to these tasks: each run but the first is there because news came.
+        "wakes": sum(len(answer.task.runs or ()) - 1 for answer in answers),
     }
 
 
@@ -65,9 +67,10 @@ def print_answers(answers: Sequence[Answer]) -> None:
 
 def judge(answers: Sequence[Answer]) -> int:
     """The exit code; what went wrong is said on stderr."""
-    failed = [answer.task for answer in answers if answer.task.status != "success"]
-    for task in failed:
-        tell_ending(task)
+    for answer in answers:
+        for task in (answer.task, *answer.below):
+            tell_ending(task)
+    failed = [answer for answer in answers if answer.task.status != "success"]
     faults = _faults(answers)
     for citation, fault in faults:
         complain(f"citation {citation.file}:{citation.line} is not verified: {fault}")
@@ -84,9 +87,10 @@ def _print_styled(answer: Answer) -> None:
 
     screen = console()
     screen.print(Text(visible(answer.question), "bold"))
-    if not answer.citations:
-        screen.print(Padding(Text(visible(answer.text), "dim"), (0, 0, 0, 2)))
     for citation, fault in answer.citations:
         mark = ("✗ ", "red") if fault else ("✓ ", "green")
         place = (f"  {visible(citation.file)}:{citation.line}", "cyan")
         screen.print(Padding(Text.assemble(mark, visible(citation.claim), place), (0, 0, 0, 2)))
+    for text in answer.text.splitlines():
+        if not parse(text):
+            screen.print(Padding(Text(visible(text), "dim"), (0, 0, 0, 2)))

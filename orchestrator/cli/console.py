@@ -110,5 +110,6 @@ STYLES = {
     "cancelled": "yellow",
     "waiting": "magenta",
     "running": "cyan",
+    "resting": "blue",
     "pending": "dim",
 }  #: of statuses, on a terminal

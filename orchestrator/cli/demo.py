@@ -1,4 +1,4 @@
-"""`outrider demo`: the research example, on a Redis and a worker of its own."""
+"""`outrider demo`: the research example, on a Redis and two workers of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...shared.records import Task
-    from .board import Board
+    from .board import Board, Row
     from .stage import Stage
 
 EPILOG = """\b
@@ -25,9 +25,11 @@ Examples:
   outrider demo --docs ./handbook --question "How are releases made?"
   outrider demo --model openai:gpt-5-mini --json"""
 
-AGENT = "analyst"
+AGENT = "lead"
+ASKED = 3  #: of the questions about the project itself
+WORKERS, CONCURRENCY = 2, 4
 ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  #: what was started is ended first
-TASK_SECONDS = 300  #: working time of one question
+TASK_SECONDS = 300  #: working time of one question's lead
 
 
 def register(app: typer.Typer) -> None:
@@ -45,9 +47,10 @@ def demo(
         bool, typer.Option("--json", help="Print JSON: {task_id, report, citations, tasks, wakes}.")
     ] = False,
 ) -> int:
-    """Ask questions about documents; see tasks queue, work, and answer with citations.
+    """Ask questions about documents; see leads hand out, rest, wake, and report with citations.
 
-    It starts a Redis (unless the environment names one) and a worker of its own, and ends them. Without --docs the
+    For each question a lead has analysts read, on other workers, what it found, and is woken for what they claim. It
+    starts a Redis (unless the environment names one) and two workers of its own, and ends them. Without --docs the
     questions are about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
@@ -64,8 +67,8 @@ def demo(
         raise BadInput(f"--docs {folder.root} has no .md, .txt, .rst or .py file: give another folder")
     configurable = {"docs": str(folder.root)} if docs else {}
     configurable |= {"model": model} if model else {}
-    questions, tasks = run(_ask(question, configurable, quiet=as_json), ended_by=ENDED_BY)
-    answers = read_answers(questions, tasks, folder)
+    questions, trees = run(_ask(question, configurable, quiet=as_json), ended_by=ENDED_BY)
+    answers = read_answers(questions, trees, folder)
     if as_json:
         print_json(answers_as_json(answers))
     else:
@@ -73,54 +76,52 @@ def demo(
     return judge(answers)
 
 
-async def _ask(question: str | None, configurable: dict[str, str], *, quiet: bool) -> tuple[Sequence[str], list[Task]]:
-    """Submit the questions, show their tasks until all have ended; what each of them came to."""
+async def _ask(
+    question: str | None, configurable: dict[str, str], *, quiet: bool
+) -> tuple[Sequence[str], list[list[Task]]]:
+    """Submit the questions, show their trees until all have ended; the tasks of each of them, its lead first."""
     from contextlib import AsyncExitStack
     from pathlib import Path
 
     from ...examples import research
+    from ...examples.research.questions import QUESTIONS
     from .board import Board
     from .stage import Stage
 
     async with AsyncExitStack() as stack:
-        with working("starting Redis and a worker", quiet=quiet):
-            stage = await stack.enter_async_context(
-                Stage(Path(research.__file__).with_name("langgraph.json"), concurrency=4)
-            )
-            from ...examples.research.agents import QUESTIONS
+        with working("starting Redis and two workers", quiet=quiet):
+            config = Path(research.__file__).with_name("langgraph.json")
+            stage = await stack.enter_async_context(Stage(config, workers=WORKERS, concurrency=CONCURRENCY))
 
-        questions = [question] if question else QUESTIONS
-        board = Board(questions, quiet=quiet)
+        questions = [question] if question else QUESTIONS[:ASKED]
+        board = Board(AGENT, questions, quiet=quiet)
         with board.showing():
-            tasks = await _all(stage, board, configurable)
-        if any(task.status != "success" for task in tasks):
+            trees = await _all(stage, board, configurable)
+        if any(task.status != "success" for tree in trees for task in tree):
             _tell_log(stage)
-    return questions, tasks
+    return questions, trees
 
 
-async def _all(stage: Stage, board: Board, configurable: dict[str, str]) -> list[Task]:
+async def _all(stage: Stage, board: Board, configurable: dict[str, str]) -> list[list[Task]]:
     import asyncio
+
+    from .trees import follow_trees, whole
 
     outrider = stage.outrider
     limits = {"timeout_seconds": TASK_SECONDS}
-    submitted = [
-        await outrider.submit(AGENT, row.question, title=row.question, configurable=configurable, limits=limits)
-        for row in board.rows
-    ]
-
-    async def follow(number: int, task_id: str) -> Task:
-        async for event in outrider.follow(task_id):
-            board.event(number, event)
-        return await outrider.get(task_id)
-
-    following = asyncio.gather(*(follow(number, one.task_id) for number, one in enumerate(submitted)))
+    rows: dict[str, Row] = {}
+    for row in board.rows:
+        asked = await outrider.submit(AGENT, row.title, title=row.title, configurable=configurable, limits=limits)
+        rows[asked.task_id] = row
+    following = asyncio.create_task(follow_trees(outrider, rows, board))
     ending = asyncio.create_task(stage.worker_ended())
     try:
         await asyncio.wait((following, ending), return_when=asyncio.FIRST_COMPLETED)
         if following.done():
-            return following.result()
+            following.result()
+            return [await whole(outrider, task_id) for task_id in rows]
         _tell_log(stage)
-        complain(f"the demo's worker ended by itself, with exit code {ending.result()}")
+        complain(f"a worker of the demo ended by itself, with exit code {ending.result()}")
         raise typer.Exit(ENDED_BADLY)
     finally:
         following.cancel()
@@ -129,6 +130,6 @@ async def _all(stage: Stage, board: Board, configurable: dict[str, str]) -> list
 
 
 def _tell_log(stage: Stage) -> None:
-    complain("the log of the demo's worker ends with:")
+    complain("the log of the demo's workers ends with:")
     for text in stage.log():
         print(f"  {visible(text)}", file=sys.stderr)

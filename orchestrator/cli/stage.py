@@ -1,4 +1,4 @@
-"""What the demo works on: a Redis and a worker process, both ended with it whatever happens."""
+"""What the demo works on: a Redis and worker processes, all ended with it whatever happens."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from ..children import tied
 from ..client import Outrider
 from ..embedded import EmbeddedRedis
 
-END_SECONDS = 10  #: a worker that was told to end has so long
-LOG_LINES = 30  #: of the worker's log, shown where it failed
+END_SECONDS = 10  #: workers that were told to end have so long
+LOG_LINES = 30  #: of the workers' log, shown where one failed
 
 
 class Stage:
-    """An open client in a namespace of its own, a worker for it, and a Redis unless the environment names one.
+    """An open client in a namespace of its own, workers for it, and a Redis unless the environment names one.
 
     `async with` starts them and ends them; what the namespace held is deleted.
     """
 
-    def __init__(self, config: Path, *, concurrency: int) -> None:
-        self._config, self._concurrency = config, concurrency
+    def __init__(self, config: Path, *, workers: int, concurrency: int) -> None:
+        self._config, self._count, self._concurrency = config, workers, concurrency
+        self._workers: list[asyncio.subprocess.Process] = []
         self._exit = AsyncExitStack()
         self._folder = Path()
 
@@ -44,8 +45,9 @@ class Stage:
             await self.outrider.list(limit=0)  # a Redis out of reach is told before a worker starts
             if redis_is_named():
                 stack.push_async_callback(self._clean, settings)
-            self._worker = await self._start(settings)
             stack.push_async_callback(self._end)
+            for _ in range(self._count):
+                self._workers.append(await self._start(settings))
             self._exit = stack.pop_all()
         return self
 
@@ -53,16 +55,22 @@ class Stage:
         await self._exit.aclose()
 
     async def worker_ended(self) -> int:
-        """Wait for the worker's end; its exit code. It has no reason to end by itself."""
-        return await self._worker.wait()
+        """Wait for the end of a worker; its exit code. None has a reason to end by itself."""
+        ends = [asyncio.ensure_future(worker.wait()) for worker in self._workers]
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        return next(iter(done)).result()
 
     def log(self) -> list[str]:
-        """The last lines that the worker wrote."""
+        """The last lines that the workers wrote."""
         return self._log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self._log.is_file() else []
 
     @property
     def _log(self) -> Path:
-        return self._folder / "worker.log"
+        return self._folder / "workers.log"
 
     async def _start(self, settings: Settings) -> asyncio.subprocess.Process:
         command = [sys.executable, "-m", "outrider.worker", "--pool", "threads", "-c", str(self._concurrency)]
@@ -72,7 +80,7 @@ class Stage:
             "OUTRIDER_NAMESPACE": settings.namespace,
             "OUTRIDER_CONFIG": settings.config,
         }
-        with self._log.open("wb") as log:
+        with self._log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *tied(command),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -80,16 +88,18 @@ class Stage:
                 stderr=log,
                 cwd=self._folder,
                 env=os.environ | named,
-                # Ctrl-C goes to a terminal's whole group: the demo ends its worker itself.
+                # Ctrl-C goes to a terminal's whole group: the demo ends its workers itself.
                 process_group=0,
             )
 
     async def _end(self) -> None:
         for how in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                self._worker.send_signal(how)
+            for worker in self._workers:
+                with suppress(ProcessLookupError):
+                    worker.send_signal(how)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._worker.wait(), END_SECONDS)
+                async with asyncio.timeout(END_SECONDS):
+                    await asyncio.gather(*(worker.wait() for worker in self._workers))
                 return
 
     @staticmethod

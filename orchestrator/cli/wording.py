@@ -65,6 +65,9 @@ def _json(data: Any) -> str:
 WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "task.submitted": ("pending", lambda data: str(data.get("title", ""))),
     "task.waiting": ("waiting", lambda _: "for a person's answer"),
+    "task.resting": ("resting", lambda _: "no worker is held until its subagents report"),
+    "task.woken": ("pending", lambda _: "woken: its subagents report"),
+    "inbox.arrived": ("news", lambda data: f"of task {data.get('task_id')}"),
     "task.cancelled": ("cancelled", lambda _: ""),
     "task.settled": ("settled", lambda data: data.get("error_type") or ""),
     "run.claimed": ("running", lambda data: f"on {data.get('worker')}"),

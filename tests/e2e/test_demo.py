@@ -57,19 +57,38 @@ def demo(env, *arguments):
     )
 
 
-def test_it_answers_with_citations_that_stand_there(docs, env):
+def test_a_lead_and_its_analysts_answer_with_citations_that_stand_there(docs, env):
     done = demo(env, "--docs", str(docs), "--question", "When is a release cut?", "--json")
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert set(shown) == {"task_id", "report", "citations", "tasks", "wakes"}
-    [task] = shown["tasks"]
-    assert (task["task_id"], task["status"], task["agent"]) == (shown["task_id"], "success", "analyst")
+    lead, *analysts = shown["tasks"]
+    assert (lead["task_id"], lead["agent"], lead["parent_id"]) == (shown["task_id"], "lead", None)
+    assert analysts
+    assert {(one["agent"], one["parent_id"]) for one in analysts} == {("analyst", lead["task_id"])}
+    assert {one["status"] for one in shown["tasks"]} == {"success"}
+    assert shown["wakes"] == len(lead["runs"]) - 1
     [citation, *_] = shown["citations"]
     assert citation["file"] == "handbook.md"
     first = int(citation["line"].split("-")[0])
     assert citation["quote"] in HANDBOOK.splitlines()[first - 1]
     assert "first Tuesday" in shown["report"]
     assert (left_over(env), list(Path(env["TMPDIR"]).iterdir())) == ([], [])
+
+
+def test_the_project_s_own_documents_answer_its_questions(env):
+    """In a pipe it tells in plain lines what becomes of each task."""
+    done = demo(env)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert any(line.endswith("resting   no worker is held until its subagents report") for line in lines)
+    for number in "123":
+        assert f"{number}     lead     success" in lines
+        assert f"{number}.1   analyst  success" in lines
+    assert sum(line.startswith("## ") for line in lines) == 3
+    claims = [line for line in lines if line.startswith("- ")]
+    assert len(claims) >= 3
+    assert lines[-1] == f"{len(claims)} citations, {len(claims)} of them stand in the documents word for word."
 
 
 def test_what_the_documents_do_not_answer_is_said(docs, env, redis_server):
@@ -107,7 +126,7 @@ def test_a_model_that_cannot_be_had_is_exit_1_and_the_log_is_shown(docs, env):
     assert done.returncode == 1
     assert json.loads(done.stdout)["tasks"][0]["status"] == "error"
     assert "ended as error" in done.stderr
-    assert "Traceback" not in done.stderr.split("the log of the demo's worker")[0]
+    assert "Traceback" not in done.stderr.split("the log of the demo's workers")[0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc, and ties children to their parent")
@@ -117,8 +136,8 @@ def test_nothing_is_left_running(how, docs, env):
         [*CLI, "demo", "--docs", str(docs)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         assert "pending" in running.stdout.readline()
-        # The worker of its own, its Redis, itself.
-        assert len(left_over(env)) >= 3
+        # Its two workers, its Redis, itself.
+        assert len(left_over(env)) >= 4
         running.send_signal(how)
         _, said = running.communicate()
     expected = {signal.SIGINT: 130, signal.SIGTERM: 128 + 15, signal.SIGKILL: -9}

@@ -12,6 +12,7 @@ from outrider.examples.research.citations import parse, verify
 from outrider.examples.research.extractive import ExtractiveChatModel
 from outrider.examples.research.folder import FolderError, open_folder
 from outrider.examples.research.policy import NOT_ANSWERED
+from outrider.examples.research.questions import QUESTIONS
 
 HERE = Path(agents.__file__).parent
 
@@ -98,7 +99,7 @@ def test_loaded_by_its_path_it_shares_the_modules_of_the_package(docs):
     assert not {"folder", "search", "citations", "frame", "terms", "tools"} & set(sys.modules)
 
 
-@pytest.mark.parametrize("question", agents.QUESTIONS)
+@pytest.mark.parametrize("question", QUESTIONS)
 async def test_the_project_s_own_documents_answer_the_demo_s_questions(question):
     own = str(Path(__file__).parents[2] / "docs")
     state = await agents.analyst(config(own)).ainvoke({"messages": [("user", question)]})

@@ -191,6 +191,7 @@ def test_outside_a_run_there_is_no_tree():
 
 
 # the offline plan
+SILENT = "The heron is silent."
 FOUND = '<counts passages="9">silent: 2, heron: 1</counts>\n/retrieved/aa/chunk_0.md [a.md:1-20] score 2.00\n'
 
 
@@ -238,9 +239,7 @@ def test_the_lead_finds_hands_out_rests_and_reports():
 
 
 def test_the_order_in_which_analysts_report_changes_nothing():
-    claims = [
-        f'- {text} [a.md:{line}] "{text}"' for line, text in ((3, "The heron is silent."), (9, "A silent heron."))
-    ]
+    claims = [f'- {text} [a.md:{line}] "{text}"' for line, text in ((9, SILENT), (3, SILENT), (5, "A silent heron."))]
     reports = []
     for order in (claims, claims[::-1]):
         talk = Talk("Is the heron silent?")
@@ -249,10 +248,11 @@ def test_the_order_in_which_analysts_report_changes_nothing():
         talk.reply()
         talk.answered("Started task one (analyst).")
         for number, claim in enumerate(order):
-            talk.told("one" if number else "another", f"{claim}\n{claims[0]}")
+            talk.told("one" if number else "another", claim)
         reports.append(talk.reply().text)
     assert reports[0] == reports[1]
-    assert reports[0].count("The heron is silent.") == 2, "once as the claim, once as its quote"
+    assert reports[0].split("\n")[0] == f'- {SILENT} [a.md:3] "{SILENT}"', "each quote once, where it stands first"
+    assert reports[0].count(SILENT) == 2
 
 
 def test_other_words_are_the_rarest_that_the_documents_have():
@@ -280,6 +280,16 @@ def test_a_task_that_could_not_be_started_is_not_waited_for():
     talk.answered(FOUND)
     talk.reply()
     talk.answered("Error: it is cut", status="error")
+    assert talk.reply() == Reply(NOT_ANSWERED)
+
+
+def test_a_task_that_failed_has_ended_and_claims_nothing():
+    talk = Talk("heron")
+    talk.reply()
+    talk.answered(FOUND)
+    talk.reply()
+    talk.answered("Started task one (analyst).")
+    talk.told("one", "", status="error")
     assert talk.reply() == Reply(NOT_ANSWERED)
 
 

@@ -1,0 +1,187 @@
+"""What the demo shows of trees of tasks, and what it makes of them."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from outrider.examples.research.folder import open_folder
+from outrider.orchestrator.cli import board as boards
+from outrider.orchestrator.cli.answers import as_json, judge, print_answers, read_answers
+from outrider.orchestrator.cli.board import Board
+from outrider.orchestrator.cli.trees import follow_trees, whole
+from outrider.shared.errors import UnknownTask
+from outrider.shared.records import Event, Fault, Page, Run, Task, Tree
+from outrider.shared.statuses import EndedAs, RunStatus, Status
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def event(kind, **data):
+    return Event(id="1-0", type=kind, at=NOW, data=data)
+
+
+def task(task_id, agent, status=Status.SUCCESS, runs=1, result=None, **more):
+    about = {"task_id": task_id, "status": RunStatus.SUCCESS, "ended_as": EndedAs.FINISHED, "created_at": NOW}
+    ended = [Run(run_id=f"{task_id}-{number}", queue="q", **about) for number in range(runs)]
+    return Task(
+        task_id=task_id, agent=agent, title=agent, status=status, created_at=NOW, updated_at=NOW,
+        result=result, runs=tuple(ended), **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Pretend to be on a terminal of this many lines; give what the board draws."""
+
+    def draw(board, height):
+        screen = Console(width=100, height=height, force_terminal=False, color_system=None)
+        monkeypatch.setattr(boards, "console", lambda: screen)
+        with screen.capture() as drawn:
+            screen.print(board._table())
+        return drawn.get().splitlines()
+
+    return draw
+
+
+@pytest.fixture
+def board():
+    made = Board("lead", ["Who?", "Why?"], quiet=False)
+    for row in made.rows:
+        for _ in range(3):
+            made.child(row, "analyst", "analyst")
+    return made
+
+
+def test_plain_lines_tell_whose_they_are_and_leave_small_steps_out(board, capsys):
+    lead, analyst = board.rows[1], board.rows[1].children[2]
+    for kind, data in (
+        ("run.claimed", {"worker": "here:1"}),
+        ("step", {"node": "model"}),
+        ("tokens", {"text": "Hm", "message_id": "m"}),
+        ("tool.started", {"name": "find_chunks", "args": "x" * 500}),
+        ("tool.ended", {"name": "find_chunks", "ok": True}),
+        ("inbox.arrived", {"task_id": "t"}),
+        ("task.resting", {}),
+    ):
+        board.event(lead, event(kind, **data))
+    board.event(analyst, event("task.settled", status="success"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2     lead     running   on here:1"
+    assert lines[1].startswith("2     lead     tool      find_chunks xxx")
+    assert len(lines[1]) < 160
+    assert lines[1].endswith("…")
+    assert lines[2].startswith("2     lead     resting ")
+    assert lines[3:] == ["2.3   analyst  success"]
+    assert (lead.status, analyst.status) == ("resting", "success")
+
+
+def test_beside_json_nothing_is_said(capsys):
+    board = Board("lead", ["Who?"], quiet=True)
+    board.event(board.rows[0], event("run.claimed", worker="here:1"))
+    assert capsys.readouterr().out == ""
+
+
+def test_the_table_is_a_tree_and_folds_what_has_ended_where_it_does_not_fit(board, terminal):
+    assert [line.split()[0] for line in terminal(board, 40)[1:]] == ["1", "1.1", "1.2", "1.3", "2", "2.1", "2.2", "2.3"]
+    board.event(board.rows[0], event("task.settled", status="success"))
+    assert [line.split()[0] for line in terminal(board, 10)[1:]] == ["1", "2", "2.1", "2.2", "2.3"]
+
+
+def test_a_task_s_time_stands_still_once_it_has_ended(board):
+    row = board.rows[0]
+    assert row.spent is None
+    board.event(row, event("run.claimed", worker="here:1"))
+    board.event(row, event("task.resting"))
+    assert row.seconds is None, "a lead at rest has not ended"
+    board.event(row, event("task.settled", status="success"))
+    assert row.spent == row.spent == row.seconds
+
+
+class Told:
+    """Tasks whose events are known: `children` of each, as it starts them."""
+
+    def __init__(self, children):
+        self.children = children
+        self.tasks = {}
+
+    async def follow(self, task_id):
+        yield event("task.submitted", title=task_id)
+        yield event("tool.ended", name="start_async_task", ok=True)
+        yield event("task.settled", status="success")
+
+    async def list(self, *, parent, limit):
+        names = self.children.get(parent, ())[:limit]
+        return Page(tasks=tuple(task(name, "analyst") for name in reversed(names)), more=False)
+
+    async def tree(self, task_id):
+        below = [await self.tree(child) for child in self.children.get(task_id, ())]
+        return Tree(task=task(task_id, "any"), children=tuple(below))
+
+    async def get(self, task_id):
+        return task(task_id, "any", result=f"of {task_id}")
+
+
+async def test_every_task_of_a_tree_is_followed_once_however_deep(capsys):
+    told = Told({"root": ("a", "b"), "b": ("c",)})
+    board = Board("lead", ["Who?"], quiet=False)
+    await follow_trees(told, {"root": board.rows[0]}, board)
+    row = board.rows[0]
+    assert [one.number for one in row.children] == ["1.1", "1.2"]
+    assert [one.number for one in row.children[1].children] == ["1.2.1"]
+    assert {one.status for one in (row, *row.children, *row.children[1].children)} == {"success"}
+    assert [one.task_id for one in await whole(told, "root")] == ["root", "a", "b", "c"]
+    assert [one.result for one in await whole(told, "b")] == ["of b", "of c"]
+
+
+async def test_what_goes_wrong_while_a_tree_is_followed_ends_the_following():
+    class Gone(Told):
+        async def list(self, **asked):
+            raise UnknownTask(asked["parent"])
+
+    board = Board("lead", ["Who?"], quiet=True)
+    with pytest.raises(UnknownTask, match="root"):
+        await follow_trees(Gone({}), {"root": board.rows[0]}, board)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.md").write_text("The heron is silent.\n")
+    return open_folder(str(tmp_path))
+
+
+STANDS = '- It is silent. [a.md:1] "The heron is silent."'
+
+
+def test_the_json_holds_all_tasks_and_counts_wakes(folder):
+    trees = [
+        [task("one", "lead", runs=3, result=f"{STANDS}\n(1 of 2 analysts did not finish: …)"), task("x", "analyst")],
+        [task("two", "lead", result="The documents do not answer this question."), task("y", "analyst", runs=2)],
+    ]
+    shown = json.loads(json.dumps(as_json(read_answers(["Who?", "Why?"], trees, folder))))
+    assert (shown["task_id"], shown["wakes"]) == ("one", 2)
+    assert [one["task_id"] for one in shown["tasks"]] == ["one", "x", "two", "y"]
+    assert shown["citations"] == [{"file": "a.md", "line": "1", "quote": "The heron is silent."}]
+    assert shown["report"].startswith(f"## Who?\n\n{STANDS}\n(1 of 2")
+
+
+def test_the_exit_code_follows_the_leads_and_the_citations(folder, capsys):
+    failed = {"status": Status.ERROR, "error": Fault(type="ValueError", message="no luck")}
+    fine, beside = task("one", "lead", result=STANDS), task("x", "analyst", **failed)
+    assert judge(read_answers(["Who?"], [[fine, beside]], folder)) == 0
+    assert "task x ended as error: ValueError: no luck" in capsys.readouterr().err
+    assert judge(read_answers(["Who?"], [[task("one", "lead", **failed)]], folder)) == 1
+    assert (
+        judge(read_answers(["Who?"], [[task("one", "lead", result=STANDS.replace("silent.", "loud."))]], folder)) == 1
+    )
+    assert "is not verified" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_claims_and_what_is_said_beside_them(folder, capsys, monkeypatch):
+    monkeypatch.setattr("outrider.orchestrator.cli.answers.on_terminal", lambda: True)
+    print_answers(read_answers(["Who?"], [[task("one", "lead", result=f"{STANDS}\n(1 line left out)")]], folder))
+    shown = capsys.readouterr().out
+    assert "✓ It is silent.  a.md:1" in shown
+    assert "(1 line left out)" in shown
+    assert shown.rstrip().endswith("1 citations, 1 of them stand in the documents word for word.")
