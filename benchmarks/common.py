@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import signal
@@ -11,10 +12,10 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     import redis.asyncio
 
@@ -24,6 +25,9 @@ HERE = Path(__file__).parent
 LIBRARIES = ("celery", "kombu", "redis", "langgraph", "langgraph-checkpoint", "langchain-core", "pydantic")
 #: What would lead a worker elsewhere than to this benchmark's own Redis.
 FOREIGN = frozenset({"REDIS_URL", "CELERY_BROKER_URL"})
+ATTEND_SECONDS = 1.0  #: between two looks whether the workers are up
+
+T = TypeVar("T")
 
 
 class WorkerProcess:
@@ -67,6 +71,18 @@ class WorkerProcess:
         except OSError:
             return None
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+async def attended(work: Coroutine[Any, Any, T], *workers: WorkerProcess) -> T:
+    """What `work` comes to, as long as these workers are up; their end is an error at once."""
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait([task], timeout=ATTEND_SECONDS))[0]:
+            for worker in workers:
+                worker.check()
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _environment(settings: Settings) -> dict[str, str]:

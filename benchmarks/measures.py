@@ -81,10 +81,11 @@ async def sleepers(side: Ours, count: int) -> dict[str, Any]:
     }
 
 
-async def conversation(side: Ours, client: redis.asyncio.Redis, sizes: Sizes, message_bytes: int) -> dict[str, Any]:
+async def conversation(side: Ours, client: redis.asyncio.Redis, sizes: Sizes, messages: int) -> dict[str, Any]:
     """What steps of 1 KB cost in a long conversation: the difference between a task with such steps and one without."""
-    messages = max(1, sizes.conversation // message_bytes)
+    message_bytes = sizes.conversation // messages
     state = {"messages_before": messages, "message_bytes": message_bytes}
+    await side.one(state=state | {"messages_before": 1, "steps": sizes.steps})  # Redis gets to know the scripts
     start = await Counters.read(client)
     await side.one(state=state | {"steps": 0})
     middle = await Counters.read(client)

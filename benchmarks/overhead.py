@@ -9,19 +9,18 @@ import argparse
 import asyncio
 import json
 import tempfile
-from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import measures
 import redis.asyncio
-from common import HERE, WorkerProcess, machine
-from measures import QUICK, Sizes
+from common import HERE, WorkerProcess, attended, machine
+from measures import QUICK, STEP_BYTES, Sizes
 from report import show, targets
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from sides import Bare, Ours
+from sides import Bare, Ours, Side
 
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.settings import Settings
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CONCURRENCY = 100
+FEW = 8  #: messages of the conversation that has few big ones
 OUTRIDER = "outrider.worker.main"
-MESSAGE_BYTES = (1024, 250_000)  #: a conversation of many small messages, and one of a few big ones
+
 STAGES = 11  #: of the bar, besides the tasks that are sent one at a time
 
 
@@ -75,38 +75,44 @@ class _Bench:
         self._url, self._folder, self._client, self._sizes, self._tick = url, folder, client, sizes, tick
 
     async def side_by_side(self) -> dict[str, Any]:
-        """What needs both workers, and what needs an ordinary one."""
-        async with AsyncExitStack() as stack:
-            bare_settings = self._settings("bare")
-            bare_worker = stack.enter_context(self._worker("bare", bare_settings))
-            our_settings = self._settings("outrider")
-            worker = stack.enter_context(self._worker(OUTRIDER, our_settings))
-            bare = Bare(bare_settings, bare_worker, self._client)
-            ours = await stack.enter_async_context(Ours(our_settings, worker, self._client, "trivial"))
-            sides: dict[str, Bare | Ours] = {"bare": bare, "outrider": ours}
-            for side in sides.values():
-                await side.one()
-                self._tick("one at a time")
-            figures: dict[str, Any] = {}
-            figures["one_at_a_time_ms"] = await measures.one_at_a_time(sides, self._sizes.one_at_a_time, self._tick)
-            for name, side in sides.items():
-                self._tick(f"backlog, {name}")
-                figures[name] = await measures.backlog(side, self._client, self._sizes.tasks, self._tick)
-            talker = await stack.enter_async_context(Ours(our_settings, worker, self._client, "talker"))
-            figures["conversations"] = []
-            for size in MESSAGE_BYTES:
-                self._tick("conversations")
-                figures["conversations"].append(await measures.conversation(talker, self._client, self._sizes, size))
+        """What needs both workers, and what an ordinary one of ours is enough for."""
+        bare, ours = self._settings("bare"), self._settings("outrider")
+        with self._worker("bare", bare) as bare_worker, self._worker(OUTRIDER, ours) as our_worker:
+            async with (
+                Ours(ours, our_worker, self._client, "trivial") as trivial,
+                Ours(ours, our_worker, self._client, "talker") as talker,
+            ):
+                sides: dict[str, Side] = {"bare": Bare(bare, bare_worker, self._client), "outrider": trivial}
+                compared = await attended(self._compare(sides), bare_worker, our_worker)
+                return compared | await attended(self._conversations(talker), our_worker)
+
+    async def _compare(self, sides: dict[str, Side]) -> dict[str, Any]:
+        for side in sides.values():
+            await side.one()
+            self._tick("one at a time")
+        figures: dict[str, Any] = {
+            "one_at_a_time_ms": await measures.one_at_a_time(sides, self._sizes.one_at_a_time, self._tick)
+        }
+        for name, side in sides.items():
+            self._tick(f"backlog, {name}")
+            figures[name] = await measures.backlog(side, self._client, self._sizes.tasks, self._tick)
         return figures
+
+    async def _conversations(self, side: Ours) -> dict[str, Any]:
+        talks = []
+        for messages in (self._sizes.conversation // STEP_BYTES, FEW):
+            self._tick("conversations")
+            talks.append(await measures.conversation(side, self._client, self._sizes, messages))
+        return {"conversations": talks}
 
     async def sleepers(self) -> dict[str, Any]:
         """Many agents that wait at the same time, in a worker process of their own."""
-        settings = self._settings("sleepers")
-        with self._worker(OUTRIDER, settings, self._sizes.sleepers) as worker:
+        settings, count = self._settings("sleepers"), self._sizes.sleepers
+        with self._worker(OUTRIDER, settings, count) as worker:
             async with Ours(settings, worker, self._client, "sleeper") as side:
-                await side.one()
+                await attended(side.one(), worker)
                 self._tick("one-second agents")
-                return {"sleepers": await measures.sleepers(side, self._sizes.sleepers)}
+                return {"sleepers": await attended(measures.sleepers(side, count), worker)}
 
     def _settings(self, name: str) -> Settings:
         return Settings(

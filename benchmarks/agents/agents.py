@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import operator
+import random
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage
@@ -45,17 +47,18 @@ class Talk(MessagesState):
     done: Annotated[int, operator.add]
 
 
-def _text(number: int, size: int) -> str:
-    return f"message {number}: ".ljust(size, "abcdefghijklmnop"[number % 16])
+def _text(seed: str, size: int) -> str:
+    # Random, so that compression has nothing to gain that it would not have on an agent's own text.
+    return base64.b64encode(random.Random(seed).randbytes(size * 3 // 4)).decode().ljust(size, "=")  # noqa: S311 it protects nothing
 
 
 async def _converse(state: Talk) -> dict[str, Any]:
     size = state["message_bytes"]
-    return {"messages": [AIMessage(_text(number, size)) for number in range(state["messages_before"])]}
+    return {"messages": [AIMessage(_text(f"before {number}", size)) for number in range(state["messages_before"])]}
 
 
 async def _say(state: Talk) -> dict[str, Any]:
-    return {"messages": [AIMessage(_text(state.get("done", 0), STEP_BYTES))], "done": 1}
+    return {"messages": [AIMessage(_text(f"step {state.get('done', 0)}", STEP_BYTES))], "done": 1}
 
 
 def _goes_on(state: Talk) -> str:
