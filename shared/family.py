@@ -22,7 +22,7 @@ CURSOR = "outrider_cursor"
 
 
 class Family:
-    """KEYS 18 to 28 of the scripts that concern a family, and the ids of the runs that they may start."""
+    """KEYS 18 to 29 of the scripts that concern a family, and the ids of the runs that they may start."""
 
     def __init__(self, keys: Keys, facts: Facts) -> None:
         self.next_run, self.wake_run = new_id(), new_id()
@@ -42,9 +42,10 @@ class Family:
                     keys.open_children(parent),
                     keys.run(self.wake_run),
                     keys.input(self.wake_run),
+                    keys.open_children(facts.ancestors[-2]) if len(facts.ancestors) > 1 else task,
                 )
                 if parent
-                else (task,) * 7
+                else (task,) * 8
             ),
         ]
 

@@ -157,7 +157,7 @@ class Store(Clockwork):
         """End a task now, whatever it does, and its descendants unless they are kept.
 
         A task that had ended keeps its status, and the answer says which. The parent hears of it, unless it is the one
-        who cancels (`tell_parent=False`). The caller rings the bells of the answer.
+        who cancels (`tell_parent=False`) and does not rest. The caller rings the bells of the answer.
         """
         answer = await self._cancel_one(await self.peek(task_id), keep_children, tell_parent)
         if answer.outcome == "cancelled" and not keep_children:
@@ -181,7 +181,8 @@ class Store(Clockwork):
                     task.run_id or "",
                     json.dumps({"status": Status.CANCELLED.value}),
                     int(keep_children),
-                    note_of(facts, task.run_id or "", Status.CANCELLED, None, "") if tell_parent else "",
+                    note_of(facts, task.run_id or "", Status.CANCELLED, None, ""),
+                    int(not tell_parent),
                     family.wake_run,
                     self._ring_again_ms,
                 ],

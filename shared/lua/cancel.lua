@@ -1,8 +1,8 @@
 -- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused. Unless they
 -- are kept, its cut rises too, and from then on no descendant is submitted, claimed or settled.
--- KEYS  after the family: 29 control channel
+-- KEYS  after the family: 30 control channel
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
---       note for the parent ('' = none)  id for a wake run of the parent  ring_again_ms
+--       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
 -- Returns {'cancelled', status before, what the bell of the parent's wake needs}, {'already_finished', status},
 --         {'moved'} where another run is active by now, or {'unknown'}
 local task_id, run_id = ARGV[1], ARGV[2]
@@ -19,8 +19,9 @@ if run_id ~= '' then
   running = redis.call('HGET', RUN, 'status') == 'running'
   redis.call('HSET', RUN, 'status', 'cancelled', 'ended_as', 'cancelled', 'ended_ms', int(NOW), 'lease_until_ms', '0')
   redis.call('DEL', INPUT)
-  unhold(task_id, run_id)
+  -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
+  if not running then unhold(task_id, run_id) end
 end
-if running then redis.call('PUBLISH', KEYS[29], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
+if running then redis.call('PUBLISH', KEYS[30], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
 emit(EVENTS, 'task.cancelled', run_id, ARGV[3])
-return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6], ARGV[7])}
+return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6] == '1', ARGV[7], ARGV[8])}

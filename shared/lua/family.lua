@@ -1,10 +1,11 @@
 -- What a transition needs that concerns a task's parent and its children; stands between the prelude and the script.
 -- KEYS  18 the task's open children  19 its next run  20 that run's input  21 its inbox
 --       22 parent  23 parent's inbox  24 parent's events  25 parent's runs  26 parent's open children
---       27 parent's wake run  28 that run's input. A task without a parent has its own key at 22 to 28.
+--       27 parent's wake run  28 that run's input  29 the open children of the parent's own parent
+--       A task without a parent has its own key at 22 to 29, a parent without one its own key at 29.
 local OPEN, NEXT_RUN, NEXT_INPUT = KEYS[18], KEYS[19], KEYS[20]
 local PARENT, PARENT_INBOX, PARENT_EVENTS, PARENT_RUNS, PARENT_OPEN = KEYS[22], KEYS[23], KEYS[24], KEYS[25], KEYS[26]
-local WAKE_RUN, WAKE_INPUT = KEYS[27], KEYS[28]
+local WAKE_RUN, WAKE_INPUT, GRAND_OPEN = KEYS[27], KEYS[28], KEYS[29]
 local HAS_PARENT = PARENT ~= TASK
 
 local function has_news(task)
@@ -20,10 +21,12 @@ local function at_rest(task)
   return now[1] == 'success' or now[1] == 'error' or (now[1] == 'running' and now[2] == 'resting')
 end
 
--- Start a run for the news in a task's inbox. Returns what its bell needs.
-local function wake(task, events, runs, run, input, run_id, ring_again_ms)
-  local facts = redis.call('HMGET', task, 'task_id', 'agent', 'title', 'wake_queue')
+-- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
+-- are at `siblings`. Returns what its bell needs.
+local function wake(task, siblings, events, runs, run, input, run_id, ring_again_ms)
+  local facts = redis.call('HMGET', task, 'task_id', 'agent', 'title', 'wake_queue', 'parent_id', 'notify_parent')
   move(task, 'pending', 'queued')
+  if facts[5] ~= '' and facts[6] ~= '0' then redis.call('SADD', siblings, facts[1]) end
   redis.call('HSET', run, 'run_id', run_id, 'task_id', facts[1], 'kind', 'agent', 'status', 'pending', 'attempt', '0',
     'queue', facts[4], 'created_ms', int(NOW), 'wake', '1')
   redis.call('SET', input, '{}')
@@ -35,15 +38,17 @@ local function wake(task, events, runs, run, input, run_id, ring_again_ms)
 end
 
 -- The task has ended: its parent hears of it, and is woken where it is at rest. Returns what the bell of the wake needs,
--- or nothing. `note` is empty where the parent is not to hear of it. A parent that is gone hinders nothing.
-local function tell_parent(task_id, note, wake_id, ring_again_ms)
+-- or nothing. With `quietly` only a parent that rests hears of it: nothing else might ever wake that one.
+-- A parent that is gone hinders nothing.
+local function tell_parent(task_id, note, quietly, wake_id, ring_again_ms)
   if not HAS_PARENT then return {} end
   redis.call('SREM', PARENT_OPEN, task_id)
-  if note == '' or redis.call('HGET', TASK, 'notify_parent') == '0' then return {} end
-  if redis.call('EXISTS', PARENT) == 0 then return {} end
+  local parent = redis.call('HMGET', PARENT, 'status', 'phase')
+  if not parent[1] or redis.call('HGET', TASK, 'notify_parent') == '0' then return {} end
+  if quietly and not (parent[1] == 'running' and parent[2] == 'resting') then return {} end
   local seq = redis.call('HINCRBY', PARENT, 'seq', 1)
   redis.call('XADD', PARENT_INBOX, seq .. '-0', 'note', note, 'open', redis.call('SCARD', PARENT_OPEN))
   emit(PARENT_EVENTS, 'inbox.arrived', '', '{"task_id":"' .. task_id .. '"}')
   if not at_rest(PARENT) then return {} end
-  return wake(PARENT, PARENT_EVENTS, PARENT_RUNS, WAKE_RUN, WAKE_INPUT, wake_id, ring_again_ms)
+  return wake(PARENT, GRAND_OPEN, PARENT_EVENTS, PARENT_RUNS, WAKE_RUN, WAKE_INPUT, wake_id, ring_again_ms)
 end

@@ -1,6 +1,6 @@
 -- End a run. Its task ends with it, asks a person, or rests: a run that ends well while children are open or news is
 -- there ends nothing but itself. A repeated call with the same claim gets the same answer, without bells.
--- KEYS  after the family: 29 … ancestors, root first
+-- KEYS  after the family: 30 … ancestors, root first
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
 --       note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
@@ -13,7 +13,7 @@ local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms
 if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then return {'settled', {}, {}} end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
-if is_cut(TASK, 29) then return {'cut'} end
+if is_cut(TASK, 30) then return {'cut'} end
 
 local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
 if rests then move(TASK, 'running', 'resting') else move(TASK, status, phase) end
@@ -31,7 +31,9 @@ for i = 19, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 emit(EVENTS, rests and 'task.resting' or ARGV[#ARGV - 1], run_id, rests and '{}' or ARGV[#ARGV])
 
 local parents_bell = {}
-if not rests and phase == '' then parents_bell = tell_parent(task_id, ARGV[15], ARGV[17], ring_again_ms) end
+if not rests and phase == '' then parents_bell = tell_parent(task_id, ARGV[15], false, ARGV[17], ring_again_ms) end
 local bell = {}
-if has_news(TASK) and at_rest(TASK) then bell = wake(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[16], ring_again_ms) end
+if has_news(TASK) and at_rest(TASK) then
+  bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[16], ring_again_ms)
+end
 return {'settled', bell, parents_bell}

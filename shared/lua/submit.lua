@@ -1,6 +1,6 @@
 -- Write a task and its first run. The same ids again change nothing, so a repeated call is safe.
--- KEYS  after the family: 29 all tasks  30 the agent's tasks  31 idempotency key (the task's own key where there is none)
---       32 the parent's children  33 … ancestors, root first
+-- KEYS  after the family: 30 all tasks  31 the agent's tasks  32 idempotency key (the task's own key where there is none)
+--       33 the parent's children  34 … ancestors, root first
 -- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
 --       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
 --       number of task fields, then field, value, … of the task; the rest is field, value, … of the run
@@ -8,7 +8,7 @@
 local task_id, run_id, payload = ARGV[1], ARGV[2], ARGV[3]
 if ARGV[8] ~= '' and not holds(PARENT, ARGV[8], ARGV[9], ARGV[10]) then return {'refused', 'stale'} end
 if payload ~= '' then
-  local used = redis.call('HMGET', KEYS[31], 'task_id', 'run_id', 'payload')
+  local used = redis.call('HMGET', KEYS[32], 'task_id', 'run_id', 'payload')
   if used[1] then
     if used[3] ~= payload then return {'conflict', used[1]} end
     return {'exists', used[1], used[2]}
@@ -19,7 +19,7 @@ if HAS_PARENT then
   local status = redis.call('HGET', PARENT, 'status')
   if not status then return {'refused', 'unknown'} end
   if status == 'cancelled' then return {'refused', 'cancelled'} end
-  if is_cut(PARENT, 33) then return {'refused', 'cut'} end
+  if is_cut(PARENT, 34) then return {'refused', 'cut'} end
 end
 local fields = tonumber(ARGV[11])
 local task, run = {}, {}
@@ -31,14 +31,14 @@ redis.call('HSET', RUN, 'status', 'pending', 'attempt', '0', 'created_ms', int(N
 redis.call('SET', INPUT, ARGV[5])
 redis.call('RPUSH', RUNS, run_id)
 redis.call('ZADD', index_of('pending'), NOW, task_id)
-redis.call('ZADD', KEYS[29], NOW, task_id)
 redis.call('ZADD', KEYS[30], NOW, task_id)
+redis.call('ZADD', KEYS[31], NOW, task_id)
 redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[4]), member(task_id, run_id))
-if payload ~= '' then redis.call('HSET', KEYS[31], 'task_id', task_id, 'run_id', run_id, 'payload', payload) end
+if payload ~= '' then redis.call('HSET', KEYS[32], 'task_id', task_id, 'run_id', run_id, 'payload', payload) end
 if HAS_PARENT then
-  redis.call('ZADD', KEYS[32], NOW, task_id)
+  redis.call('ZADD', KEYS[33], NOW, task_id)
   if ARGV[7] == '1' then redis.call('SADD', PARENT_OPEN, task_id) end
-  local i = 33
+  local i = 34
   for id in string.gmatch(redis.call('HGET', TASK, 'ancestors'), '%S+') do
     redis.call('HSET', TASK, 'cut:' .. id, redis.call('HGET', KEYS[i], 'cut') or '0')
     i = i + 1

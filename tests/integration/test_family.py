@@ -215,6 +215,37 @@ async def test_a_child_of_a_child_rests_and_wakes_up_the_tree(tree):
     assert [bell.task_id for bell in (await tree.run("c")).bells] == ["p"]
 
 
+@pytest.mark.parametrize("ends", ["after its child", "before its child"])
+async def test_a_child_that_failed_and_is_woken_is_open_again(tree, ends):
+    claim = await tree.working_parent("c")
+    held = await tree.claim("c")
+    await tree.submit("g", "c", held.claim)
+    if ends == "before its child":
+        await tree.settle("c", held.claim, FAILED)
+    await tree.run("g")
+    if ends == "after its child":
+        await tree.settle("c", held.claim, FAILED)
+    assert await tree.state("c") == Phase.QUEUED
+    await tree.store.take(claim, "echo", after=0)
+    await tree.settle("p", claim)
+    assert await tree.state("p") == Phase.RESTING
+    assert [bell.task_id for bell in (await tree.run("c")).bells] == ["p"]
+    assert [note.id for note in (await tree.claim("p")).notifications][0] == "c:c-1:error"
+
+
+async def test_a_child_of_which_nothing_is_told_is_woken_without_keeping_its_parent_open(tree):
+    await tree.submit("p")
+    claim = (await tree.claim("p")).claim
+    await tree.submit("c", "p", claim, notify_parent=False)
+    held = await tree.claim("c")
+    await tree.submit("g", "c", held.claim)
+    await tree.settle("c", held.claim, FAILED)
+    await tree.run("g")
+    assert await tree.state("c") == Phase.QUEUED
+    await tree.settle("p", claim)
+    assert await tree.state("p") == Status.SUCCESS
+
+
 async def test_submits_under_a_parent_that_takes_none_are_refused_and_write_nothing(tree):
     await tree.submit("p")
     held = await tree.claim("p")
@@ -285,6 +316,29 @@ async def test_a_parent_hears_of_a_cancel_by_someone_else_and_not_of_its_own(tre
     assert (await tree.store.cancel("c2", tell_parent=False)).bells == ()
     await tree.settle("p", held.claim)
     assert (await tree.state("p"), (await tree.store.peek("p")).seq) == (Status.SUCCESS, 1)
+
+
+async def test_a_resting_parent_hears_even_of_a_cancel_of_its_own(tree):
+    """A run that was replaced meanwhile cancels the child for which the run after it made the task rest."""
+    await tree.resting_parent("c")
+    answer = await tree.store.cancel("c", tell_parent=False)
+    assert [bell.task_id for bell in answer.bells] == ["p"]
+    await tree.run("p")
+    assert await tree.state("p") == Status.SUCCESS
+
+
+async def test_a_task_that_rests_under_a_cut_is_closed_after_its_last_child(tree):
+    """The canceller died between its first step and its walk."""
+    await tree.working_parent("c")
+    held = await tree.claim("c")
+    await tree.submit("g", "c", held.claim)
+    await tree.settle("c", held.claim)
+    await tree.store.cancel("p", keep_children=True)
+    await tree.store.redis.hincrby(tree.store.keys.task("p"), "cut", 1)
+    assert await tree.claim("g") is None
+    assert await tree.state("c") == Phase.QUEUED
+    assert await tree.claim("c") is None
+    assert (await tree.state("c"), await tree.state("g")) == (Status.CANCELLED, Status.CANCELLED)
 
 
 async def test_a_doubled_settle_tells_once(tree):
