@@ -115,6 +115,8 @@ def _choose_pool(sender: Any, **_: Any) -> None:
             sender.pool_cls = ThreadPool
         pool = concurrency.get_implementation(sender.pool_cls)
         if issubclass(pool, PreforkPool):
+            from . import process  # noqa: F401, PLC0415 imported once for all children, which share its memory
+
             worker.drain_line = DrainLine()
         elif issubclass(pool, ThreadPool):
             if not _given("concurrency"):

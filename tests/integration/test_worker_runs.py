@@ -173,6 +173,33 @@ async def test_a_chat_tells_of_tools_and_tokens_and_counts_them(bench):
     assert (messages[0].id, messages[0].content) == (f"{task.runs[0].run_id}-input", "look around")
 
 
+async def test_a_deep_agent_runs(bench):
+    _, task = await bench.do("deep", "look around", state={"files": {}})
+    assert (task.status, task.result, task.usage.turns) == (Status.SUCCESS, "the final answer", 4)
+    assert await bench.did(task.task_id) == ["look"] * 3
+
+
+async def test_a_run_that_lost_only_its_settle_gets_the_same_result(bench):
+    """A worker that dies after the last step: the next one has nothing to do but to settle."""
+    task_id, run_id = await bench.submit("chat", "look around")
+    settle = bench.store.settle
+
+    async def lost(*_args, **_kwargs):
+        return None
+
+    bench.store.settle = lost
+    await bench.runner.run(task_id, run_id)
+    bench.store.settle = settle
+    task = await bench.store.get(task_id)
+    (run,) = task.runs
+    await bench.redis.hset(bench.store.keys.run(run_id), "lease_until_ms", 1)
+    assert await bench.store.take_lost(await bench.store.facts(task_id), run, max_attempts=3) == "released"
+    assert isinstance(await bench.runner.run(task_id, run_id), Finished)
+    task = await bench.store.get(task_id)
+    assert (task.status, task.result, task.attempt) == (Status.SUCCESS, "the final answer", 1)
+    assert await bench.did(task_id) == ["look"]
+
+
 async def test_a_graph_without_checkpoints_inside_one_of_ours(bench):
     _, task = await bench.do("no_checkpoints_inside")
     assert (task.status, task.result["done"]) == (Status.SUCCESS, ["inner", "after"])

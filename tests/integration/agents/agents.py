@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, TypedDict
 
 import redis.asyncio
+from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -267,6 +268,7 @@ async def look(where: str) -> str:
 
 chat = create_agent(ScriptedModel(calls=1), tools=[look])
 talker = create_agent(ScriptedModel(calls=100), tools=[look])
+deep = create_deep_agent(model=ScriptedModel(calls=3), tools=[look])
 held_chat = create_agent(ScriptedModel(hold=True), tools=[])
 
 
