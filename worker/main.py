@@ -27,7 +27,7 @@ from ..shared.log import set_up_logging
 from ..shared.queues import QUEUES
 from ..shared.settings import Settings
 from .remote import replace_commands
-from .shutdown import DrainLine, leave_at_next_signal, leave_by
+from .shutdown import DrainLine, leave_by_signals
 from .tasks import add_tasks
 
 if TYPE_CHECKING:
@@ -142,8 +142,7 @@ def _in_child(**_: Any) -> None:
 
 
 def _drain(**_: Any) -> None:
-    leave_by(worker.settings.grace_seconds)
-    leave_at_next_signal()
+    leave_by_signals(worker.settings.grace_seconds)
     if worker.drain_line is not None:
         worker.drain_line.drain()
     if worker.process is not None:

@@ -23,28 +23,35 @@ log = structlog.get_logger("outrider.worker")
 
 
 def leave_by(seconds: float) -> None:
-    """Leave the process at the latest after so long. It may be gone before that, of itself."""
+    """Leave the process at the latest after so long, unless it has ended of itself. Not from a signal handler."""
     timer = threading.Timer(seconds, leave_now, kwargs={"why": f"the grace period of {seconds:g} s is over"})
     timer.daemon = True
     timer.start()
 
 
-def leave_at_next_signal() -> None:
-    """Leave at once when told to stop a second time. Called in the main thread."""
+def leave_by_signals(seconds: float) -> None:
+    """Leave at the latest after so long, and at once at the next signal to stop. From a signal handler.
+
+    The clock is a signal too: starting a thread in a handler can wait for a lock that its own thread holds.
+    """
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        leave_now(why=f"a second {signal.Signals(number).name}")
+        again = f"a second {signal.Signals(number).name}"
+        leave_now(why=f"the grace period of {seconds:g} s is over" if number == signal.SIGALRM else again)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGALRM):
         signal.signal(number, leave)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def leave_now(*, why: str) -> None:
     """End this process and the children that it started, at once."""
-    log.warning("worker.leaves", why=why)
-    for child in active_children():
-        os.kill(child.pid, signal.SIGKILL)
-    os._exit(EXIT_CODE)
+    try:
+        log.warning("worker.leaves", why=why)
+        for child in active_children():
+            os.kill(child.pid, signal.SIGKILL)
+    finally:
+        os._exit(EXIT_CODE)
 
 
 class DrainLine:
