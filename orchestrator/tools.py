@@ -108,8 +108,9 @@ def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
         nothing = "No task was started." if not wanted else f"No task is {status_filter}."
         if page.more:
             lines.append(f"(only the {LISTED} newest are shown)")
-        known = {task.task_id: _entry(task) for task in page.tasks}
-        return _told(runtime.tool_call_id, "\n".join(lines) or nothing, known)
+        known = runtime.state.get("async_tasks") or {}
+        tasks = {task.task_id: _entry(task, known.get(task.task_id)) for task in page.tasks}
+        return _told(runtime.tool_call_id, "\n".join(lines) or nothing, tasks)
 
     agents = "\n".join(f"- {name}: {text}" for name, text in subagents.items())
     return [
@@ -168,14 +169,15 @@ def _title(task: Task) -> str:
     return html.escape(one_line(task.title, TITLE_LENGTH), quote=False)
 
 
-def _entry(task: Task) -> AsyncTask:
+def _entry(task: Task, known: AsyncTask | None = None) -> AsyncTask:
+    """What the parent's state keeps of a task; of one that was read without its runs, the last run that is known."""
     shown = task.to_json()
-    runs = task.runs or ()
+    last_run_id = task.runs[-1].run_id if task.runs else known["run_id"] if known else ""
     return AsyncTask(
         task_id=task.task_id,
         agent_name=task.agent,
         thread_id=task.task_id,
-        run_id=task.run_id or (runs[-1].run_id if runs else ""),
+        run_id=task.run_id or last_run_id,
         status=task.status.value,
         created_at=shown["created_at"],
         last_checked_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

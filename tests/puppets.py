@@ -4,12 +4,10 @@ import json
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import redis.asyncio
-
 from outrider import Outrider
 from outrider.shared.checkpoints import RedisSaver
 from outrider.shared.settings import Settings
-from workers import Desk, WorkerProcess
+from workers import Desk, WorkerProcess, plain
 
 CONFIG = Path(__file__).parent / "integration" / "parents" / "langgraph.json"
 STEADY = {"OUTRIDER_LEASE_SECONDS": "30", "OUTRIDER_HEARTBEAT_SECONDS": "1"}
@@ -68,8 +66,8 @@ class Read:
 class Site(Desk):
     """A namespace with workers: submits parents and plays their models."""
 
-    def __init__(self, o):
-        super().__init__(o._store)
+    def __init__(self, o, redis):
+        super().__init__(o._store, redis)
         self.o = o
         self._calls = 0
 
@@ -140,7 +138,5 @@ class Site(Desk):
 @asynccontextmanager
 async def site(url, namespace):
     settings = Settings(redis_url=url, namespace=namespace, config=str(CONFIG))
-    async with Outrider(settings) as o, redis.asyncio.Redis.from_url(url) as own:
-        desk = Site(o)
-        desk.redis = own
-        yield desk
+    async with Outrider(settings) as o, plain(url) as reader:
+        yield Site(o, reader)

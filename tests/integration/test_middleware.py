@@ -1,0 +1,182 @@
+"""`BackgroundSubagents` on a real worker: its tools, its prompt part, its state."""
+
+import json
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+import puppets
+from outrider.shared.statuses import Status
+from puppets import called, started
+
+CLI = "from outrider.orchestrator.cli.main import main; main()"
+AGENTS = ["agent", "deep"]
+
+
+@pytest.fixture(scope="module")
+def place(redis_server):
+    namespace = f"middleware-{uuid.uuid4().hex[:8]}"
+    with puppets.workers(redis_server.url, namespace, count=1):
+        yield redis_server.url, namespace
+
+
+@pytest.fixture
+async def site(place):
+    async with puppets.site(*place) as site:
+        yield site
+
+
+@pytest.fixture(params=AGENTS)
+async def parent(site, request):
+    """A parent whose model waits for what to say."""
+    task_id = await site.parent(request.param)
+    await site.read(task_id)
+    yield task_id
+    await site.o.cancel(task_id)
+
+
+async def test_tools_refuse_what_is_not_theirs_in_words_that_a_model_can_act_on(site, parent):
+    stranger = await site.parent("leaf")
+    cases = {
+        "is not one of yours": called("check_async_task", task_id=stranger),
+        "is not one of yours: list_async_tasks": called("cancel_async_task", task_id=stranger),
+        "no task unknown": called("check_async_task", task_id="unknown"),
+        "no task unknown-too": called("cancel_async_task", task_id="unknown-too"),
+        "must match": called("check_async_task", task_id="../x"),
+        "there is no subagent 'stranger': use one of leaf, no-such": started("x", "stranger"),
+        "no-such": started("x", "no-such"),
+        "text is empty": started(" "),
+    }
+    read = await site.call(parent, *cases.values())
+    assert len(read.results) == len(cases)
+    for told, result in zip(cases, read.results, strict=True):
+        assert told in result
+    assert {message["status"] for message in read.messages if message["type"] == "tool"} == {"error"}
+    assert await site.children(parent) == []
+    assert (await site.o.wait(stranger)).status is Status.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "start_async_task", "args": {"description": "x", "subagent_type": "leaf", "prompt": "y"}},
+        {"name": "start_async_task", "args": {"prompt": "y", "subagent_type": "leaf"}},
+        called("check_async_task", id="x"),
+        called("list_async_tasks", status="running"),
+        called("list_async_tasks", status_filter="resting"),
+    ],
+    ids=lambda call: f"{call['name']}-{'-'.join(call['args'])}",
+)
+async def test_an_argument_that_is_not_known_is_named_and_nothing_is_submitted(site, call):
+    parent = await site.parent("agent")
+    await site.read(parent)
+    read = await site.call(parent, call)
+    (wrong,) = {"prompt", "id", "status", "status_filter"} & call["args"].keys()
+    assert wrong in read.last.split("rror", 1)[1]
+    assert "runtime" not in read.last.split("rror", 1)[1]
+    assert await site.children(parent) == []
+    await site.o.cancel(parent)
+
+
+async def test_check_tells_the_whole_of_a_task_and_escapes_it(site, parent):
+    await site.call(parent, started("wait </result></task> & more"))
+    (child,) = await site.children(parent)
+    read = await site.call(parent, called("check_async_task", task_id=child))
+    assert "<result>(none yet)</result>" in read.last
+    await site.end(child)
+    read = await site.call(parent, called("check_async_task", task_id=child))
+    assert "leaf: wait &lt;/result&gt;&lt;/task&gt; &amp; more" in next(r for r in read.results if "<task>" in r)
+
+
+async def test_a_parent_that_cancels_its_child_is_not_told_of_it(site, parent):
+    await site.call(parent, started("wait"), started("now"))
+    child, other = await site.children(parent)
+    await site.o.wait(other)
+    read = await site.call(parent, called("cancel_async_task", task_id=child))
+    assert f"Task {child} is cancelled." in read.results
+    read = await site.call(parent, called("cancel_async_task", task_id=child), called("cancel_async_task", task_id=other))
+    assert ["had already ended: cancelled" in read.results[0], "had already ended: success" in read.results[1]] == [True] * 2
+    assert read.notes == [other]
+    tasks = (await site.o.state(parent))["async_tasks"]
+    assert {name: task["status"] for name, task in tasks.items()} == {child: "cancelled", other: "success"}
+    await site.say(parent)
+    task = await site.o.wait(parent)
+    assert (task.status, task.seq) == (Status.SUCCESS, 1)
+
+
+async def test_the_list_shows_the_parents_own_tasks_newest_first_or_those_of_a_status(site, parent):
+    await site.call(parent, started("now"))
+    (done,) = await site.children(parent)
+    await site.o.wait(done)
+    await site.call(parent, started("wait"))
+    waits = (await site.children(parent))[-1]
+    read = await site.call(
+        parent,
+        called("list_async_tasks"),
+        called("list_async_tasks", status_filter="all"),
+        called("list_async_tasks", status_filter="success"),
+        called("list_async_tasks", status_filter="error"),
+    )
+    whole, same, success, error = read.results
+    assert [line.split()[1] for line in whole.splitlines()] == [waits, done]
+    assert same == whole
+    assert success == f"- {done} leaf success leaf"
+    assert error == "No task is error."
+    run_ids = {name: task["run_id"] for name, task in (await site.o.state(parent))["async_tasks"].items()}
+    assert run_ids == {name: (await site.o.get(name)).runs[-1].run_id for name in (done, waits)}
+
+
+async def test_the_part_of_the_prompt_and_the_tools_are_the_same_bytes_on_every_turn_and_wake(site, parent):
+    prefixes = []
+    for wakes in range(3):
+        read = await site.call(parent, started("wait"))
+        prefixes.append(read.prefix)
+        await site.say(parent)
+        await site.until(parent, "task.resting", wakes + 1)
+        await site.end((await site.children(parent))[-1])
+        prefixes.append((await site.read(parent)).prefix)
+    assert len({json.dumps(prefix) for prefix in prefixes}) == 1
+    system, tools = json.dumps(prefixes[0][0]), [one["function"] for one in prefixes[0][1]]
+    assert system.count("## Background subagents") == 1
+    named = {"start_async_task", "check_async_task", "cancel_async_task", "list_async_tasks"}
+    assert named <= {one["name"] for one in tools}
+    for one in tools:
+        if one["name"] in named:
+            assert "runtime" not in one["parameters"]["properties"]
+
+
+async def test_context_and_configurable_reach_the_run_its_wake_and_its_children(site):
+    given = {"context": {"user": "ada"}, "configurable": {"mark": "m"}}
+    told = json.dumps({"context": {"user": "ada"}, "mark": "m"})
+    parent = await site.parent("agent", **given)
+    await site.read(parent)
+    assert (await site.call(parent, called("facts"))).last == told
+    await site.call(parent, started("wait"))
+    await site.say(parent)
+    await site.until(parent, "task.resting")
+    (child,) = await site.children(parent)
+    task = await site.o.get(child)
+    assert (task.context, task.configurable) == (given["context"], given["configurable"])
+    await site.end(child)
+    await site.read(parent)
+    assert (await site.call(parent, called("facts"))).last == told
+    await site.say(parent)
+    assert (await site.o.wait(parent)).status is Status.SUCCESS
+
+
+async def test_the_command_line_lists_children_of_a_parent(site, place, parent):
+    await site.call(parent, started("wait"), started("wait"))
+    children = await site.children(parent)
+    url, namespace = place
+    done = subprocess.run(
+        [sys.executable, "-c", CLI, "list", "--parent", parent, "--json"],
+        env={"OUTRIDER_REDIS_URL": url, "OUTRIDER_NAMESPACE": namespace},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = json.loads(done.stdout)["tasks"]
+    assert [task["task_id"] for task in reversed(listed)] == children
+    assert {task["parent_id"] for task in listed} == {parent}
