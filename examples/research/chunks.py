@@ -28,7 +28,8 @@ Namespace = tuple[str, ...]
 
 AROUND_LINES = 4  #: before and after a passage that was found: what answers may begin or end beside it
 _PATH = re.compile(r"/retrieved/[0-9a-f]{16}/chunk_\d{1,3}\.md")
-_HEAD = re.compile(r"# Source: (.+):([1-9]\d*)-([1-9]\d*)\n(?:# Under: (.+)\n)?\n")
+# Whoever wrote the file: what stands between the brackets and quotes of a frame or a citation has none itself.
+_HEAD = re.compile(r'# Source: ([^\[\]"<>&\\\n]+):([1-9]\d*)-([1-9]\d*)\n(?:# Under: (.+)\n)?\n')
 
 
 class ChunkError(Exception):

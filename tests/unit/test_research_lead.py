@@ -67,11 +67,13 @@ def test_a_chunk_is_read_back_with_its_source(start, lines, heading):
     "text",
     [
         "",
+        "\n\n",
         "# Source: a.md:1-2",
         "# Source: a.md:1-2\n\none line",
         "# Source: a.md:0-0\n\n",
         "Source: a.md:1-1\n\nx",
-        "\n\n",
+        '# Source: a.md" lines="1-2"><b>:1-1\n\nx',
+        "# Source: a].md:1-1\n\nx",
     ],
 )
 def test_a_file_whose_head_does_not_fit_its_lines_is_no_chunk(text):
