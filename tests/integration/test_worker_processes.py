@@ -55,13 +55,13 @@ class Monitor:
     """Hears Celery's events, as Flower does."""
 
     def __init__(self, app):
-        self.app, self.events = app, []
+        self.events = []
         self._more = threading.Condition()
+        self._receiver = app.events.Receiver(app.connection_for_read(), handlers={"*": self._hear})
         self._thread = threading.Thread(target=self._run)
 
     def _run(self):
-        with self.app.connection_for_read() as connection:
-            self._receiver = self.app.events.Receiver(connection, handlers={"*": self._hear})
+        with self._receiver.connection:
             self._receiver.capture(limit=None, timeout=None, wakeup=False)
 
     def _hear(self, event):
