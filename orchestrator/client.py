@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..shared.context import Running
-    from ..shared.records import Event, Limits, Page, Task
+    from ..shared.limits import Limits
+    from ..shared.records import Event, Page, Task
     from ..shared.store import Store
     from ..shared.transitions import Cancelled, Submission
 

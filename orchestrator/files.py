@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..shared.records import Moment, Record
+from ..shared.record import Moment, Record
 
 LISTED = 1000  #: files that are listed at most
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import BadInput, BrokenAgent, UnknownAgent
 from ..shared.ids import is_name, new_id, shorten
+from ..shared.limits import Limits
 from ..shared.queues import PARENTS, SUBAGENTS
-from ..shared.records import Limits, Record
+from ..shared.record import Record
 from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
 from ..shared.text import one_line
 from ..shared.transitions import Submission

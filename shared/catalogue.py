@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .errors import BadInput, ConfigError
 from .ids import is_name
-from .records import Limits, Record
+from .limits import Limits
+from .record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     import redis.asyncio
 
-    from .records import Run, Usage
+    from .limits import Usage
+    from .records import Run
 
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 

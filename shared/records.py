@@ -8,89 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import Field
 
-from .errors import BadInput
+from .limits import Limits, Usage
+from .record import Moment, Record
 from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
 
 Hash: TypeAlias = Mapping[bytes, bytes]
-
-
-def _from_ms(value: object) -> object:
-    return datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int) else value
-
-
-def rfc3339(moment: datetime) -> str:
-    """A moment in UTC with milliseconds, as in `2026-03-01T12:00:00.000Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-#: A moment on the Redis clock; built from Unix ms.
-Moment = Annotated[datetime, BeforeValidator(_from_ms), PlainSerializer(rfc3339, when_used="json")]
-
-
-class Record(BaseModel):
-    """The base of every record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def to_json(self) -> dict[str, Any]:
-        """The public form: JSON values only."""
-        return self.model_dump(mode="json")
-
-
-def _positive(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError("must be a number above zero")
-    return value
-
-
-PositiveInt = Annotated[int, BeforeValidator(_positive), Field(strict=True)]
-PositiveSeconds = Annotated[float, BeforeValidator(_positive)]
-
-
-class Limits(Record):
-    """Bounds on what a task may use, counted from one submit to its end. `None` is no bound."""
-
-    timeout_seconds: PositiveSeconds | None = None  #: working time; waiting in a queue does not count
-    max_turns: PositiveInt | None = None  #: model calls
-    max_tokens: PositiveInt | None = None  #: input and output tokens together
-
-    @classmethod
-    def check(cls, values: Limits | Mapping[str, Any] | None, where: str = "limits") -> Limits:
-        """Build limits from what a caller or a file gave; a bad one raises `BadInput` that names it."""
-        if isinstance(values, Limits):
-            return values
-        try:
-            return cls.model_validate(dict(values or {}))
-        except (ValidationError, TypeError, ValueError) as error:
-            raise BadInput(f"{where}: {_first_fault(error)} (known limits: {', '.join(cls.model_fields)})") from None
-
-    def over(self, defaults: Limits) -> Limits:
-        """These limits, with `defaults` where this one has none."""
-        mine = {name: value for name, value in self if value is not None}
-        return defaults.model_copy(update=mine)
-
-
-def _first_fault(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return f"{error}"
-    fault = error.errors()[0]
-    name = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        return f"unknown key {name!r}"
-    text = fault["msg"].removeprefix("Value error, ")
-    return f"{name} = {fault['input']!r}: {text}"
-
-
-class Rubric(Record):
-    """What a result must satisfy to count as done."""
-
-    text: str
-    max_iterations: PositiveInt = 3
 
 
 class Fault(Record):
@@ -105,31 +31,6 @@ class Interrupt(Record):
 
     id: str
     value: Any
-
-
-class Usage(Record):
-    """What the models of a task consumed."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    total_tokens: int = 0
-    turns: int = 0  #: model calls
-    by_model: dict[str, dict[str, int]] = Field(default_factory=dict)
-
-    def plus(self, other: Usage) -> Usage:
-        """The sum of both, model by model."""
-        by_model = {name: dict(counts) for name, counts in self.by_model.items()}
-        for name, counts in other.by_model.items():
-            mine = by_model.setdefault(name, {})
-            for key, count in counts.items():
-                mine[key] = mine.get(key, 0) + count
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            total_tokens=self.total_tokens + other.total_tokens,
-            turns=self.turns + other.turns,
-            by_model=by_model,
-        )
 
 
 def _text(fields: Hash, name: str) -> str | None:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from .records import Bell, Interrupt, Limits, Notification, Record, Run, Task, Usage
+from .limits import Limits, Usage
+from .record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .context import Claim
+    from .records import Bell, Interrupt, Notification, Run, Task
     from .statuses import EndedAs, Phase, RunStatus, Status
 
 

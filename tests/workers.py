@@ -17,7 +17,7 @@ from redis.backoff import ConstantBackoff
 from outrider.shared.catalogue import Config
 from outrider.shared.connections import connect
 from outrider.shared.filestore import RedisStore
-from outrider.shared.records import Limits
+from outrider.shared.limits import Limits
 from outrider.shared.settings import Settings
 from outrider.shared.store import Store
 from outrider.shared.transitions import Submission

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
 
-    from ..shared.records import Usage
+    from ..shared.limits import Usage
     from ..shared.transitions import Claimed
     from .control import Control
     from .outcomes import Outcome

@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import ChatGeneration
 
 from ..shared import events
-from ..shared.records import Limits, Usage
+from ..shared.limits import Limits, Usage
 from .control import Stop
 from .progress import arguments
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..shared.records import Interrupt, Usage
+    from ..shared.limits import Usage
+    from ..shared.records import Interrupt
 
 MAX_ERROR = 10_000  #: characters of an error's message in the record
 

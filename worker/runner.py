@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from ..shared.context import Claim
     from ..shared.filestore import RedisStore
-    from ..shared.records import Bell, Usage
+    from ..shared.limits import Usage
+    from ..shared.records import Bell
     from ..shared.settings import Settings
     from ..shared.store import Store
     from ..shared.transitions import Claimed, Facts

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from .orchestrator.middleware import BackgroundSubagents
     from .orchestrator.sync import connect
     from .shared.errors import OutriderError
+    from .shared.limits import Limits
     from .shared.progress import progress
-    from .shared.records import Limits, Notification, Run, Task
+    from .shared.records import Notification, Run, Task
     from .shared.statuses import Status
     from .shared.trees import running_tree
 
@@ -33,7 +34,7 @@ __all__ = [
 # sets LangGraph's environment before LangGraph is imported.
 _HOMES = {
     "BackgroundSubagents": ".orchestrator.middleware",
-    "Limits": ".shared.records",
+    "Limits": ".shared.limits",
     "Notification": ".shared.records",
     "Outrider": ".orchestrator.client",
     "OutriderError": ".shared.errors",

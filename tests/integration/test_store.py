@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from outrider.shared.context import Claim
 from outrider.shared.errors import BadInput, IdempotencyConflict, UnknownTask
-from outrider.shared.records import Usage
+from outrider.shared.limits import Usage
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission

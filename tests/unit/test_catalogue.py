@@ -9,7 +9,7 @@ from outrider.shared import catalogue
 from outrider.shared.catalogue import AgentEntry, Config, Published
 from outrider.shared.errors import ConfigError
 from outrider.shared.keys import Keys
-from outrider.shared.records import Limits
+from outrider.shared.limits import Limits
 
 
 @pytest.fixture

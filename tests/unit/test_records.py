@@ -4,7 +4,7 @@ import pytest
 
 from outrider.shared.errors import BadInput
 from outrider.shared.ids import check_id, new_id
-from outrider.shared.records import Limits, Usage
+from outrider.shared.limits import Limits, Usage
 
 
 @pytest.mark.parametrize("value", [0, -1, True, False, "3", "x", 2.5, float("nan"), float("inf"), [], {}])

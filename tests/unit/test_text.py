@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from outrider.shared.records import Limits
+from outrider.shared.limits import Limits
 from outrider.shared.text import clean, clip, one_line, plain, render_json
 
 anything = st.recursive(

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from outrider.shared.records import Limits, Usage
+from outrider.shared.limits import Limits, Usage
 from outrider.worker.control import Stop
 from outrider.worker.meter import LimitReached, Meter
 

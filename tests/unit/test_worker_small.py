@@ -10,9 +10,9 @@ import pytest
 import structlog
 
 from outrider.shared.events import EVENTS
+from outrider.shared.limits import Usage
 from outrider.shared.log import set_up_logging
 from outrider.shared.progress import progress
-from outrider.shared.records import Usage
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.worker.control import Control, Held, Stop
