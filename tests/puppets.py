@@ -10,11 +10,14 @@ from outrider.shared.settings import Settings
 from workers import Desk, WorkerProcess, plain
 
 CONFIG = Path(__file__).parent / "integration" / "parents" / "langgraph.json"
+QUICK = {"OUTRIDER_LEASE_SECONDS": "3", "OUTRIDER_HEARTBEAT_SECONDS": "0.5"}
+#: What a test that failed left at a gate does not hold up the end of its workers.
+GRACE = {"OUTRIDER_GRACE_SECONDS": "1"}
 STEADY = {"OUTRIDER_LEASE_SECONDS": "30", "OUTRIDER_HEARTBEAT_SECONDS": "1"}
 
 
 def worker(url, namespace, *args, **env):
-    return WorkerProcess(url, namespace, "-c", "64", *args, OUTRIDER_CONFIG=str(CONFIG), **env)
+    return WorkerProcess(url, namespace, "-c", "64", *args, OUTRIDER_CONFIG=str(CONFIG), **GRACE, **env)
 
 
 @contextmanager
@@ -81,18 +84,25 @@ class Site(Desk):
 
     async def call(self, task_id, *calls):
         """Let the model call tools; returns what it reads then."""
+        await self.let_call(task_id, *calls)
+        return await self.read(task_id)
+
+    async def let_call(self, task_id, *calls):
+        """Let the model call tools, and return at once."""
         made = []
         for call in calls:
             self._calls += 1
             made.append({"id": f"call-{self._calls}", **call})
         await self.answer(task_id, "model", json.dumps({"content": "", "tool_calls": made}))
-        return await self.read(task_id)
 
     async def say(self, task_id, text="done"):
         await self.answer(task_id, "model", json.dumps({"content": text}))
 
-    async def fail(self, task_id):
-        await self.answer(task_id, "model", json.dumps({"raise": "told to fail"}))
+    async def rest(self, task_id):
+        """End a parent's turn while children are open, and return when it rests."""
+        rests = sum(event.type == "task.resting" for event in await self.events(task_id))
+        await self.say(task_id)
+        await self.until(task_id, "task.resting", rests + 1)
 
     # gates
     async def pop(self, task_id, gate):

@@ -96,8 +96,12 @@ async def test_a_parent_that_cancels_its_child_is_not_told_of_it(site, parent):
     await site.o.wait(other)
     read = await site.call(parent, called("cancel_async_task", task_id=child))
     assert f"Task {child} is cancelled." in read.results
-    read = await site.call(parent, called("cancel_async_task", task_id=child), called("cancel_async_task", task_id=other))
-    assert ["had already ended: cancelled" in read.results[0], "had already ended: success" in read.results[1]] == [True] * 2
+    read = await site.call(
+        parent, called("cancel_async_task", task_id=child), called("cancel_async_task", task_id=other)
+    )
+    assert ["had already ended: cancelled" in read.results[0], "had already ended: success" in read.results[1]] == [
+        True
+    ] * 2
     assert read.notes == [other]
     tasks = (await site.o.state(parent))["async_tasks"]
     assert {name: task["status"] for name, task in tasks.items()} == {child: "cancelled", other: "success"}
@@ -130,11 +134,10 @@ async def test_the_list_shows_the_parents_own_tasks_newest_first_or_those_of_a_s
 
 async def test_the_part_of_the_prompt_and_the_tools_are_the_same_bytes_on_every_turn_and_wake(site, parent):
     prefixes = []
-    for wakes in range(3):
+    for _ in range(3):
         read = await site.call(parent, started("wait"))
         prefixes.append(read.prefix)
-        await site.say(parent)
-        await site.until(parent, "task.resting", wakes + 1)
+        await site.rest(parent)
         await site.end((await site.children(parent))[-1])
         prefixes.append((await site.read(parent)).prefix)
     assert len({json.dumps(prefix) for prefix in prefixes}) == 1
@@ -154,8 +157,7 @@ async def test_context_and_configurable_reach_the_run_its_wake_and_its_children(
     await site.read(parent)
     assert (await site.call(parent, called("facts"))).last == told
     await site.call(parent, started("wait"))
-    await site.say(parent)
-    await site.until(parent, "task.resting")
+    await site.rest(parent)
     (child,) = await site.children(parent)
     task = await site.o.get(child)
     assert (task.context, task.configurable) == (given["context"], given["configurable"])

@@ -37,11 +37,6 @@ async def lead(site, agent="agent", children=("wait",), **fields):
     return parent, await site.children(parent)
 
 
-async def rest(site, parent):
-    await site.say(parent)
-    await site.until(parent, "task.resting")
-
-
 async def ended(site, parent, runs):
     """The parent has ended well, told of all, after so many runs."""
     task = await site.o.wait(parent)
@@ -69,7 +64,7 @@ async def test_twenty_children_that_end_while_their_parent_works_share_its_next_
 @pytest.mark.parametrize("agent", PREPARED)
 async def test_twenty_children_that_end_at_once_wake_their_resting_parent_once(site, agent):
     parent, children = await lead(site, agent, ["wait"] * 20)
-    await rest(site, parent)
+    await site.rest(parent)
     await site.end(*children)
     await site.read(parent)
     await site.until(parent, "inbox.arrived", 20)
@@ -138,11 +133,11 @@ async def test_nothing_is_taken_in_twice_after_the_conversation_was_compacted(si
     assert (await site.call(parent, called("look", where="a"))).notes == [first]
     await site.hold(parent, "compact")
     assert (await site.call(parent, called("look", where="b"))).notes == []
-    await rest(site, parent)
+    await site.rest(parent)
     await site.end(second)
     assert (await site.read(parent)).notes == []  # it is in the summary, as the test's compaction has it
     await site.release(parent, "compact")
-    await rest(site, parent)
+    await site.rest(parent)
     await site.end(third)
     read = await site.read(parent)
     assert read.notes == [third]
@@ -156,7 +151,7 @@ async def test_nothing_is_taken_in_twice_after_the_conversation_was_compacted(si
 
 async def test_a_failed_child_is_told_by_the_type_of_its_error(site):
     parent, (child,) = await lead(site, children=["wait and fail"])
-    await rest(site, parent)
+    await site.rest(parent)
     await site.end(child)
     read = await site.read(parent)
     assert "<status>error</status>" in read.last
@@ -172,8 +167,8 @@ async def test_a_tree_of_three_generations_wakes_from_below(site):
     child = await site.parent("bare", parent=parent)
     await site.read(child)
     grandchild = (await site.o.submit("leaf", "wait", parent=child)).task_id
-    await rest(site, child)
-    await rest(site, parent)
+    await site.rest(child)
+    await site.rest(parent)
     tree = await site.o.tree(parent)
     assert [(one.task.task_id, [below.task.task_id for below in one.children]) for one in tree.children] == [
         (child, [grandchild])
@@ -187,12 +182,134 @@ async def test_a_tree_of_three_generations_wakes_from_below(site):
     await ended(site, parent, runs=2)
 
 
+# --- a worker that is killed -----------------------------------------------------------------------------------------
+
+
+class Crash:
+    """The moment at which a worker is killed: awaited by each scenario, which goes on with the next worker."""
+
+    def __init__(self, scenarios):
+        self._barrier = asyncio.Barrier(scenarios + 1)
+
+    async def __call__(self):
+        await self._barrier.wait()
+        await self._barrier.wait()
+
+
+async def taken_in(site, crash, agent):
+    """News was taken in, and nothing of it is saved."""
+    parent, (child,) = await lead(site, agent)
+    await site.end(child)
+    await site.hold(parent, "taken")
+    await site.let_call(parent, called("look", where="here"))
+    await site.pop(parent, "taken")
+    await site.release(parent, "taken")
+    await crash()
+    assert (await site.read(parent)).notes == [child]
+    await site.say(parent)
+    await ended(site, parent, runs=1)
+    assert await site.notes(parent) == [child]
+    return parent
+
+
+async def saved(site, crash, agent):
+    """News is saved, and the model reads it."""
+    parent, (child,) = await lead(site, agent)
+    await site.end(child)
+    assert (await site.call(parent, called("look", where="here"))).notes == [child]
+    await crash()
+    assert (await site.read(parent)).notes == [child]
+    await site.say(parent)
+    await ended(site, parent, runs=1)
+    assert await site.notes(parent) == [child]
+    return parent
+
+
+async def claimed(site, crash, agent):
+    """A wake is claimed, and its news not saved; then there is more of it than the wake was given."""
+    parent, (first, second) = await lead(site, agent, ["wait", "wait"])
+    await site.rest(parent)
+    await site.hold(parent, "opened")
+    await site.end(first)
+    await site.pop(parent, "opened")
+    await site.end(second)
+    await site.release(parent, "opened")
+    await crash()
+    assert (await site.read(parent)).notes == [first, second]
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+    assert await site.notes(parent) == [first, second]
+    return parent
+
+
+async def woken_graph(site, crash, agent):
+    """A wake's news is saved, and no step after it."""
+    parent = await site.parent(agent)
+    await site.pop(parent, "work")
+    await site.answer(parent, "work", json.dumps({"submit": ["wait"]}))
+    await site.until(parent, "task.resting")
+    (child,) = await site.children(parent)
+    await site.end(child)
+    await site.pop(parent, "work")
+    await crash()
+    await site.pop(parent, "work")
+    await site.answer(parent, "work", "{}")
+    await ended(site, parent, runs=2)
+    assert await site.notes(parent) == [child]
+    return parent
+
+
+async def no_twins(site, crash, agent):
+    """A child was started, and the tool's result is not saved: the tool runs again."""
+    parent = await site.parent(agent)
+    await site.read(parent)
+    await site.hold(parent, "called")
+    await site.let_call(parent, started("wait"))
+    await site.pop(parent, "called")
+    (child,) = await site.children(parent)
+    await site.release(parent, "called")
+    await crash()
+    assert f"Started task {child}" in (await site.read(parent)).last
+    assert await site.children(parent) == [child]
+    await site.rest(parent)
+    await site.end(child)
+    assert (await site.read(parent)).notes == [child]
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+    return parent
+
+
+SCENARIOS = [
+    (taken_in, "agent"),
+    (taken_in, "deep"),
+    (saved, "agent"),
+    (saved, "deep"),
+    (claimed, "agent"),
+    (woken_graph, "graph"),
+    (no_twins, "agent"),
+    (no_twins, "deep"),
+]
+
+
+async def test_parents_of_a_killed_worker_are_told_once_and_start_no_twins(redis_url, namespace):
+    crash = Crash(len(SCENARIOS))
+    async with puppets.site(redis_url, namespace) as site, asyncio.TaskGroup() as group:
+        with puppets.worker(redis_url, namespace, **puppets.QUICK) as worker:
+            all_of_them = [group.create_task(play(site, crash, agent)) for play, agent in SCENARIOS]
+            await crash._barrier.wait()
+            worker.process.kill()
+        with puppets.worker(redis_url, namespace, **puppets.QUICK):
+            await crash._barrier.wait()
+            for parent in await asyncio.gather(*all_of_them):
+                assert "run.lost" in [event.type for event in await site.events(parent)]
+
+
 # --- runs that fail --------------------------------------------------------------------------------------------------
 
 
 async def test_a_wake_that_fails_does_not_loop_and_what_it_did_not_save_comes_with_the_next(site):
     parent, (first, second) = await lead(site, children=["wait", "wait"])
-    await rest(site, parent)
+    await site.rest(parent)
     await site.hold(parent, "opened")
     await site.end(first)
     await site.pop(parent, "opened")
@@ -212,7 +329,7 @@ async def test_a_run_that_took_news_in_and_failed_before_it_was_saved_is_not_wok
     parent, (first, second) = await lead(site, agent, ["wait", "wait"])
     await site.end(first)
     await site.hold(parent, "taken")
-    await site.answer(parent, "model", json.dumps({"content": "", "tool_calls": [{"id": "x", **called("look", where="a")}]}))
+    await site.let_call(parent, called("look", where="here"))
     await site.pop(parent, "taken")
     await site.answer(parent, "taken", "fail")
     await site.until(parent, "task.settled")
@@ -228,21 +345,38 @@ async def test_a_run_that_took_news_in_and_failed_before_it_was_saved_is_not_wok
 @pytest.mark.parametrize("agent", PREPARED)
 async def test_a_wake_closes_the_tool_calls_that_a_failed_run_left_open(site, agent):
     parent, (child,) = await lead(site, agent)
-    calls = [{"id": "boom", **called("boom")}, {"id": "seen", **called("look", where="there")}]
-    await site.answer(parent, "model", json.dumps({"content": "", "tool_calls": calls}))
+    await site.let_call(parent, called("boom"), called("look", where="there"), started("wait"))
     await site.pop(parent, "boom")
-    await site.saved(parent, "seen there")
+    for result in ("seen there", "Started task"):
+        await site.saved(parent, result)
     await site.answer(parent, "boom")
     await site.until(parent, "task.settled")
     assert (await site.o.get(parent)).status is Status.ERROR
     await site.end(child)
     read = await site.read(parent)
     assert read.notes == [child]
-    answers = {m["tool_call_id"]: m["content"] for m in read.messages if m["type"] == "tool"}
-    assert answers["seen"] == "seen there"
-    assert "No result: the run ended before" in answers["boom"]
+    looked, start, failed = read.results
+    assert failed.startswith("No result: the run ended before")
+    assert looked == "seen there"
+    _, other = await site.children(parent)
+    assert f"Started task {other}" in start
+    await site.rest(parent)
+    assert (await site.o.state(parent))["async_tasks"].keys() == {child, other}
+    await site.end(other)
+    assert (await site.read(parent)).notes == [child, other]
     await site.say(parent)
-    await ended(site, parent, runs=2)
+    await ended(site, parent, runs=3)
+
+
+async def test_a_parent_that_asks_a_person_is_left_alone(site):
+    parent, (child,) = await lead(site)
+    await site.let_call(parent, called("person"))
+    await site.until(parent, "task.waiting")
+    await site.end(child)
+    task = await site.o.get(parent)
+    assert (task.status, task.run_id, task.seq, task.given) == (Status.WAITING, None, 1, 0)
+    assert [question.value for question in task.interrupts] == ["go on?"]
+    await site.o.cancel(parent)
 
 
 # --- who may be a parent ---------------------------------------------------------------------------------------------
@@ -262,7 +396,7 @@ async def test_an_agent_without_messages_is_no_parent(site):
 
 async def test_a_parent_that_is_gone_does_not_hinder_its_child(site):
     parent, (child,) = await lead(site)
-    await rest(site, parent)
+    await site.rest(parent)
     await site.redis.delete(site.store.keys.task(parent))
     await site.end(child)
     assert (await site.o.get(child)).status is Status.SUCCESS
@@ -280,15 +414,29 @@ async def test_a_cancel_closes_the_tree_while_it_grows(site):
     assert len(children) >= 5
     with pytest.raises(ParentClosed, match="it is cancelled"):
         await site.o.submit("leaf", "now", parent=parent)
-    await site.until(parent, "task.cancelled")
+    while (await site.o.get(parent)).stopped_at is None:
+        pass
     states = {(await site.o.get(child)).status for child in await site.children(parent)}
     assert states == {Status.CANCELLED}
     assert (await site.o.get(parent)).seq == 0
 
 
+@pytest.mark.parametrize("agent", PREPARED)
+async def test_a_cancel_stops_whoever_works_in_the_tree(site, agent):
+    parent, children = await lead(site, agent, ["wait"] * 3)
+    for child in children:
+        await site.pop(child, "leaf")
+    await site.o.cancel(parent)
+    for task_id in (parent, *children):
+        while (task := await site.o.get(task_id)).stopped_at is None:
+            pass
+        assert (task.status, task.runs[-1].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
+    assert (await site.o.get(parent)).seq == 0
+
+
 async def test_children_that_are_kept_go_on_and_their_parent_stays_cancelled(site):
     parent, (child,) = await lead(site)
-    await rest(site, parent)
+    await site.rest(parent)
     await site.o.cancel(parent, keep_children=True)
     await site.end(child)
     task = await site.o.get(parent)
@@ -297,7 +445,7 @@ async def test_children_that_are_kept_go_on_and_their_parent_stays_cancelled(sit
 
 async def test_a_child_that_a_person_cancels_wakes_its_parent(site):
     parent, (child,) = await lead(site)
-    await rest(site, parent)
+    await site.rest(parent)
     await site.o.cancel(child)
     assert "<status>cancelled</status>" in (await site.read(parent)).last
     await site.say(parent)

@@ -21,6 +21,7 @@ from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from outrider import BackgroundSubagents, Outrider, connect
@@ -75,7 +76,7 @@ def refuse(messages):
 
 
 class Puppet(BaseChatModel):
-    """Says what the test says: JSON of `content` and `tool_calls`, or of an error to `raise`."""
+    """Says what the test says: JSON of `content` and `tool_calls`."""
 
     @property
     def _llm_type(self):
@@ -93,8 +94,6 @@ class Puppet(BaseChatModel):
         refuse(read)
         seen = {"prefix": [system, list(tools)], "messages": [message.model_dump(mode="json") for message in read]}
         said = json.loads(await ask("model", json.dumps(seen)))
-        if "raise" in said:
-            raise ValueError(said["raise"])
         return ChatResult(generations=[ChatGeneration(message=AIMessage(**said))])
 
 
@@ -118,7 +117,13 @@ async def facts(runtime: ToolRuntime) -> str:
     return json.dumps({"context": runtime.context, "mark": runtime.config["configurable"].get("mark")})
 
 
-TOOLS = [look, boom, facts]
+@tool
+async def person() -> str:
+    """Ask a person."""
+    return interrupt("go on?")
+
+
+TOOLS = [look, boom, facts, person]
 
 
 class Context(TypedDict, total=False):
@@ -126,7 +131,12 @@ class Context(TypedDict, total=False):
 
 
 class Slow(BackgroundSubagents):
-    """Stops, where the test says so, when news was taken and nothing of it is saved yet."""
+    """Stops, where the test says so, when something was done and nothing of it is saved yet."""
+
+    async def awrap_tool_call(self, request, handler):
+        result = await handler(request)
+        await hold("called")
+        return result
 
     async def abefore_model(self, state, runtime):
         update = await super().abefore_model(state, runtime)
