@@ -13,7 +13,7 @@ import redis.asyncio
 
 
 class _Asked(NamedTuple):
-    command: tuple[Any, ...]
+    command: list[Any]
     options: dict[str, Any]
     reply: asyncio.Future[Any]
 
@@ -27,14 +27,13 @@ class BatchingRedis(redis.asyncio.Redis):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._encode = self.get_encoder().encode  # type: ignore[no-untyped-call]
         self._asked: list[_Asked] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command with what else is asked in this turn of the loop; returns its reply or raises its error."""
-        # Encoded here, so that what cannot be encoded fails its own caller alone.
-        command = (args[0], *map(self._encode, args[1:]))
+        # Encoded here, so that a text that cannot be encoded fails its own caller alone.
+        command = [args[0], *[arg.encode() if type(arg) is str else arg for arg in args[1:]]]
         loop = asyncio.get_running_loop()
         if not self._asked:
             loop.call_soon(self._send)

@@ -57,6 +57,15 @@ class RedisSaver(CheckpointReader):
         super().__init__(redis, keys, Cells(remember=claim is not None), serde)
         self._claim, self._keep = claim, max(1, keep_steps)
 
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that `config` names, or the head of its namespace; `None` where there is none."""
+        # Where nobody held the task before there is nothing to ask for: a short run is one round trip shorter.
+        return None if self._is_new(str(config["configurable"]["thread_id"])) else await super().aget_tuple(config)
+
+    def _is_new(self, thread_id: str) -> bool:
+        claim = self._claim
+        return claim is not None and claim.epoch == 1 and not claim.saved and claim.task_id == thread_id
+
     def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 - the base class's
         """Return the next version of a channel. Its low half is random, so two branches never share one."""
         return (((current or 0) >> 32) + 1) << 32 | random.getrandbits(32)
@@ -144,6 +153,7 @@ class RedisSaver(CheckpointReader):
             return await self._call(name, keys, ["", "", "", *args])
         reply = REFUSED
         if not claim.stale:
+            claim.saved = True
             fence: list[Part] = [claim.run_id, claim.epoch, claim.token]
             reply = await self._call(name, [*keys, self._keys.task(claim.task_id)], [*fence, *args])
         if reply == REFUSED:
