@@ -1,10 +1,16 @@
 """The research example's lead and analysts on the worker's own runner, in this process, on a fake Redis."""
 
 import asyncio
+import html
+import re
 from pathlib import Path
 
+from openai_stub import call
 from outrider import Outrider
 from outrider.examples import research
+from outrider.examples.research import agents
+from outrider.examples.research.briefs import Brief, parse_brief
+from outrider.examples.research.chunk_tools import parse_found
 from outrider.orchestrator.links import Links
 from outrider.shared.catalogue import Config
 from outrider.shared.filestore import RedisStore
@@ -71,3 +77,27 @@ class Trees:
 
 def calls_of(messages):
     return [(call["name"], call["args"]) for one in messages for call in getattr(one, "tool_calls", [])]
+
+
+def model(question, claim):
+    """Give replies for both parts, as a model might make them that searches well and embroiders its report."""
+
+    def reply(request):
+        messages = request["messages"]
+        texts = [one["content"] if isinstance(one["content"], str) else "" for one in messages]
+        if messages[0]["content"] == agents.PROMPT:
+            if messages[-1]["role"] == "tool":
+                return {"content": claim}
+            return {"tool_calls": [call(1, "read_chunk", path=parse_brief(texts[1]).paths[0])]}
+        if len(messages) == 2:
+            return {"tool_calls": [call(1, "find_chunks", query=question)]}
+        if "Started task" in texts[-1]:
+            return {"content": "An analyst is at work."}
+        if messages[-1]["role"] == "tool":
+            brief = str(Brief(question, (parse_found(texts[-1])[0].path,)))
+            return {"tool_calls": [call(2, "start_async_task", description=brief, subagent_type="analyst")]}
+        claimed = html.unescape(re.search(r"<result>(.*)</result>", texts[-1])[1])
+        invented = f'{claim.partition(chr(34))[0]}"Nobody wrote this."'
+        return {"content": f"This is what I found:\n{claimed}\n{invented}\n- And the sky is blue.\n"}
+
+    return reply

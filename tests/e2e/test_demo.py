@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from openai_stub import serving
+from research_tree import model
+
 CLI = (sys.executable, "-c", "from outrider.orchestrator.cli.main import main; main()")
 HANDBOOK = """# Releases
 
@@ -119,6 +122,21 @@ def test_bad_use_is_exit_2(arguments, message, docs, env, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_provider_s_model_works_with_the_same_agents(docs, env, monkeypatch):
+    pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    claim = '- Tuesdays. [handbook.md:3] "A release is cut on the first Tuesday of a month"'
+    question = "When is a release cut?"
+    with serving(model(question, claim), monkeypatch) as server:
+        named = {name: os.environ[name] for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_PROXY")}
+        done = demo(env | named, "--docs", str(docs), "--question", question, "--model", "openai:stub", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["report"].split("\n")[2] == claim
+    assert len(shown["citations"]) == 1, "what its report invented is left out"
+    assert [one["agent"] for one in shown["tasks"]] == ["lead", "analyst"]
+    assert sum(one["usage"]["total_tokens"] for one in shown["tasks"]) == 10 * len(server.asked)
 
 
 def test_a_model_that_cannot_be_had_is_exit_1_and_the_log_is_shown(docs, env):

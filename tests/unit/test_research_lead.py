@@ -269,7 +269,7 @@ def test_other_words_are_the_rarest_that_the_documents_have():
     talk.told("one", NOT_ANSWERED)
     assert [args["query"] for _, args in talk.reply().calls] == ["silent", "heron"]
     again = "/retrieved/bb/chunk_0.md [a.md:2-9] score 1.00"
-    talk.answered(again, "/retrieved/cc/chunk_0.md [a.md:30-40] score 1.00")
+    talk.answered(again, "/retrieved/cc/chunk_0.md [a.md:9-18] score 1.00")
     assert [parse_brief(args["description"]).paths for _, args in talk.reply().calls] == [("/retrieved/cc/chunk_0.md",)]
     talk.answered("Started task two (analyst).")
     talk.told("two", NOT_ANSWERED)

@@ -1,20 +1,18 @@
 """The lead with its analysts as the worker runs them: whole trees, offline and with a provider's model."""
 
-import html
 import re
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from openai_stub import call, serving
-from outrider.examples.research import agents
+from openai_stub import serving
 from outrider.examples.research.briefs import parse_brief
 from outrider.examples.research.chunk_tools import parse_found
 from outrider.examples.research.chunks import parse as parse_chunk
 from outrider.examples.research.citations import parse, verify
 from outrider.examples.research.folder import open_folder
 from outrider.examples.research.policy import NOT_ANSWERED
-from research_tree import CONFIG, Trees, calls_of
+from research_tree import CONFIG, Trees, calls_of, model
 
 QUESTION = "What happens when a lease runs out?"
 ANSWER = "When a lease runs out, the run goes back to the queue."
@@ -178,33 +176,14 @@ def without_ids(calls):
     return re.sub(r"/retrieved/[0-9a-f]{16}", "/retrieved/…", repr(calls))
 
 
-def provider(request):
-    """Play both parts as a model might that searches well and embroiders its report."""
-    messages = request["messages"]
-    texts = [one["content"] if isinstance(one["content"], str) else "" for one in messages]
-    if messages[0]["content"] == agents.PROMPT:
-        if messages[-1]["role"] == "tool":
-            return {"content": f'- The run goes back. [lease.md:3] "{ANSWER}"'}
-        return {"tool_calls": [call(1, "read_chunk", path=parse_brief(texts[1]).paths[0])]}
-    if len(messages) == 2:
-        return {"tool_calls": [call(1, "find_chunks", query="lease runs")]}
-    if "Started task" in texts[-1]:
-        return {"content": "An analyst is at work."}
-    if messages[-1]["role"] == "tool":
-        brief = f"Question: {QUESTION}\nRead: {parse_found(texts[-1])[0].path}"
-        return {"tool_calls": [call(2, "start_async_task", description=brief, subagent_type="analyst")]}
-    claimed = re.search(r"<result>(.*)</result>", texts[-1])[1]
-    invented = '- Leases are sold. [lease.md:3] "Leases are sold at the market."'
-    return {"content": f"This is what I found:\n{html.unescape(claimed)}\n{invented}\n- And the sky is blue.\n"}
-
-
 @pytest.mark.sockets
 async def test_a_provider_s_model_leads_with_the_same_tools_and_its_report_is_checked(trees, docs, monkeypatch):
     pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
-    with serving(provider, monkeypatch) as server:
+    claim = f'- The run goes back. [lease.md:3] "{ANSWER}"'
+    with serving(model(QUESTION, claim), monkeypatch) as server:
         task = await trees.ask(QUESTION, docs, model="openai:stub")
     first, *rest = task.result.splitlines()
-    assert first == f'- The run goes back. [lease.md:3] "{ANSWER}"'
+    assert first == claim
     assert rest == ["(3 of the report's lines left out: what they say is not borne out by a citation that stands.)"]
     assert [run.ended_as for run in task.runs] == ["rested", "finished"]
     [analyst] = await trees.analysts(task.task_id)
