@@ -1,0 +1,151 @@
+"""The machine finds each rule of the store's scripts that is broken on purpose."""
+
+import pytest
+from hypothesis import Phase
+from redis.exceptions import ResponseError
+
+from machine import fake_redis, walk
+from outrider.shared import scripts
+from outrider.shared.errors import OutriderError
+
+BROKEN = {
+    "a claim takes a run that is not pending": (
+        "claim",
+        "if run[1] ~= 'pending' then return {'dropped', run[1]} end",
+        "",
+    ),
+    "a claim does not look for a cut": ("claim", "if is_cut(TASK, 19) then return {'cut'} end", ""),
+    "a claim keeps the token of the one before": ("claim", "redis.call('HSET', TASK, 'token', token)", ""),
+    "a claim leaves its bell to be rung again": (
+        "claim",
+        "redis.call('ZREM', RING_AT, member(task_id, run_id))\nredis.call('ZADD', LEASES",
+        "redis.call('ZADD', LEASES",
+    ),
+    "every attempt gets a range of its own": ("claim", "if not run[3] then", "if true then"),
+    "a first claim gives from where another gave": ("claim", "'cursor', 'seq'", "'given', 'seq'"),
+    "a settle is not fenced": ("settle", "if not holds(TASK, run_id, epoch, token) then return {'refused'} end", ""),
+    "a settle does not look for a cut": ("settle", "if is_cut(TASK, 30) then return {'cut'} end", ""),
+    "a settle that is repeated is done again": (
+        "settle",
+        "if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then",
+        "if false then",
+    ),
+    "a task is done while it has news": (
+        "settle",
+        "(redis.call('SCARD', OPEN) > 0 or has_news(TASK))",
+        "redis.call('SCARD', OPEN) > 0",
+    ),
+    "a task is done while a child is open": (
+        "settle",
+        "(redis.call('SCARD', OPEN) > 0 or has_news(TASK))",
+        "has_news(TASK)",
+    ),
+    "news that came while it worked wake nobody": (
+        "settle",
+        "if has_news(TASK) and at_rest(TASK) then",
+        "if false then",
+    ),
+    "a settle keeps its slot": ("settle", "redis.call('ZREM', SLOTS, run_id)", ""),
+    "a settle keeps its lease": ("settle", "unhold(task_id, run_id)", ""),
+    "a task that waits counts as ended": ("settle", "if not rests and phase == '' then", "if not rests then"),
+    "who gives up does not look at the lease": (
+        "settle",
+        "if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end",
+        "",
+    ),
+    "a child that ended stays open": ("settle", "redis.call('SREM', PARENT_OPEN, task_id)", ""),
+    "a child that was woken is not open again": (
+        "settle",
+        "if facts[5] ~= '' and facts[6] ~= '0' then redis.call('SADD', siblings, facts[1]) end",
+        "",
+    ),
+    "a child tells though nobody wants to hear": (
+        "settle",
+        "redis.call('HGET', TASK, 'notify_parent') == '0'",
+        "false",
+    ),
+    "a failed parent is not woken": ("settle", "now[1] == 'success' or now[1] == 'error' or", "now[1] == 'success' or"),
+    "a parent that timed out is woken": (
+        "settle",
+        "now[1] == 'success' or",
+        "now[1] == 'success' or now[1] == 'timeout' or",
+    ),
+    "a wake has no bell to be rung again": (
+        "settle",
+        "redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(facts[1], run_id))",
+        "",
+    ),
+    "a lost run gets its lease back": ("release", "if tonumber(run[2]) > NOW then return {'refused'} end", ""),
+    "a run that is given back is still held": (
+        "release",
+        "redis.call('HINCRBY', TASK, 'epoch', 1)\nredis.call('HSET', TASK, 'token', '')",
+        "",
+    ),
+    "a run that is given back has no bell": (
+        "release",
+        "redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))",
+        "",
+    ),
+    "attempts are not counted": ("release", "redis.call('HINCRBY', RUN, 'attempt', 1)", ""),
+    "a cancel leaves the claim": (
+        "cancel",
+        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '')",
+        "",
+    ),
+    "a cancel cuts nothing": ("cancel", "if ARGV[4] ~= '1' then redis.call('HINCRBY', TASK, 'cut', 1) end", ""),
+    "a cancel cuts the children that are kept": (
+        "cancel",
+        "if ARGV[4] ~= '1' then redis.call('HINCRBY', TASK, 'cut', 1) end",
+        "redis.call('HINCRBY', TASK, 'cut', 1)",
+    ),
+    "a cancel tells one who rests for it nothing": (
+        "cancel",
+        "if quietly and not (parent[1] == 'running' and parent[2] == 'resting') then return {} end",
+        "if quietly then return {} end",
+    ),
+    "a cancel frees the slot of code that is still at work": (
+        "cancel",
+        "if not running then unhold(task_id, run_id) end",
+        "redis.call('ZREM', SLOTS, run_id)",
+    ),
+    "a cancel frees the lease of code that is still at work": (
+        "cancel",
+        "if not running then unhold(task_id, run_id) end",
+        "unhold(task_id, run_id)",
+    ),
+    "a submit is not fenced": ("submit", "not holds(PARENT, ARGV[8], ARGV[9], ARGV[10])", "false"),
+    "a submit does not look for a cut": ("submit", "if is_cut(PARENT, 34) then return {'refused', 'cut'} end", ""),
+    "a cancelled parent takes children": (
+        "submit",
+        "if status == 'cancelled' then return {'refused', 'cancelled'} end",
+        "",
+    ),
+    "what is taken does not count as given": ("take", "redis.call('HSET', TASK, 'given', int(last))", ""),
+    "one is taken twice": ("take", "int(tonumber(ARGV[4]) + 1)", "int(tonumber(ARGV[4]))"),
+    "a take is not fenced": ("take", "if not holds(TASK, ARGV[1], ARGV[2], ARGV[3]) then return {'refused'} end", ""),
+    "events are not fenced": ("emit", "if not holds(TASK, ARGV[1], ARGV[2], ARGV[3]) then return {'refused'} end", ""),
+    "a heartbeat is not fenced": (
+        "heartbeat",
+        "current[1] == run_id and current[2] == epoch and current[3] == token",
+        "true",
+    ),
+    "a bell is rung by each sweeper": (
+        "ring_again",
+        "if not due or tonumber(due) > NOW then return {'refused'} end",
+        "",
+    ),
+    "code that stopped keeps its slot": ("stopped", "redis.call('ZREM', SLOTS, ARGV[1])", ""),
+}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_found(rule, monkeypatch):
+    name, right, wrong = BROKEN[rule]
+    whole = scripts.source
+    assert whole(name).count(right) == 1, "the script reads otherwise by now: break its rule anew"
+    broken = whole(name).replace(right, wrong)
+    monkeypatch.setattr(scripts, "source", lambda script: broken if script == name else whole(script))
+    with pytest.raises((AssertionError, AttributeError, OutriderError, ResponseError)):
+        walk(fake_redis, examples=200, steps=50, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)

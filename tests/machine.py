@@ -1,0 +1,285 @@
+"""A random walk through the life of tasks: workers, a sweeper, cancellers, and bells that go astray.
+
+After each step the whole database is compared with the model. Workers that die, stall and come back are hands whose
+claim was replaced; a sweeper or a canceller that is slow acts on what it saw long ago.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import fakeredis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+
+from machine_checks import drained, snapshot
+from machine_ground import AGENT, Connections, Ground, ending
+from outrider.shared.statuses import RunStatus
+from outrider.shared.transitions import Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., None]")
+
+STEPS: list[tuple[str, str, int]] = []  #: name, what it needs, how often
+
+yes_or_no = st.booleans()
+mostly = st.sampled_from([True, True, True, False])
+endings = st.sampled_from(["success", "success", "success", "success", "error", "error", "timeout", "waiting"])
+
+
+def step(needs: str, often: int = 1) -> Callable[[F], F]:
+    """Make a method a step of the walk, which is taken so often where the named list is not empty.
+
+    A rule each would not do: Hypothesis leaves out some rules in each walk, and most walks would then end nothing.
+    """
+
+    def mark(method: F) -> F:
+        STEPS.append((method.__name__, needs, often))
+        return method
+
+    return mark
+
+
+class Machine(Ground):
+    """Drives the store and the model, one step after the other."""
+
+    @initialize(data=st.data())
+    def begin(self, data: Any) -> None:
+        """A tree, each parent of which is at work."""
+        self.draw = data.draw
+        self.submit_root()
+        for _ in range(self.draw(st.integers(1, 5), "children")):
+            parent = self.pick(self.tasks)
+            if parent.run.status is RunStatus.PENDING:
+                self.answer_bell(parent, parent.run.run_id)
+            by = next(hand for hand in self.hands if hand.task is parent)
+            self.submit(parent, by, told=self.draw(mostly), reads=self.draw(mostly))
+
+    @rule(data=st.data())
+    def go_on(self, data: Any) -> None:
+        self.draw, self.sound = data.draw, False
+        names = [name for name, needs, often in STEPS if getattr(self, needs) for _ in range(often)]
+        getattr(self, self.draw(st.sampled_from(names), "step"))()
+
+    # Submitting
+
+    @step("room")
+    def submit_root(self) -> None:
+        self.submit(None, None, told=True, reads=self.draw(mostly))
+
+    @step("room")
+    def submit_below(self) -> None:
+        """By a client, below any task."""
+        self.submit(self.pick(self.tasks), None, told=self.draw(mostly), reads=self.draw(mostly))
+
+    @step("hands", often=3)
+    def submit_child(self) -> None:
+        """By a run, which may have been replaced meanwhile."""
+        hand = self.pick(self.hands)
+        if self.room or not hand.holds:
+            self.submit(hand.task, hand, told=self.draw(mostly), reads=self.draw(mostly))
+
+    # Bells and workers
+
+    @step("bells", often=8)
+    def work(self) -> None:
+        """A worker does a whole run undisturbed."""
+        bell, how = self.pick(self.bells), self.draw(endings)
+        self.bells.remove(bell)
+        if hand := self.answer_bell(*bell):
+            self.end(hand, how)
+
+    @step("bells", often=6)
+    def answer(self) -> None:
+        """A bell arrives; it may have been doubled, and then arrives again."""
+        bell = self.pick(self.bells)
+        if self.draw(mostly):
+            self.bells.remove(bell)
+        self.answer_bell(*bell)
+
+    @step("bells")
+    def lose_bell(self) -> None:
+        self.bells.remove(self.pick(self.bells))
+
+    @step("hands", often=6)
+    def settle(self) -> None:
+        self.end(self.pick(self.hands), self.draw(endings))
+
+    @step("readers", often=3)
+    def read_news(self) -> None:
+        """The parents' middleware before a model call."""
+        self.take_in(self.pick(self.readers))
+
+    @step("readers", often=3)
+    def read_once_more(self) -> None:
+        """The middleware after the final answer."""
+        self.look_once_more(self.pick(self.readers))
+
+    @step("hands")
+    def save(self) -> None:
+        self.save_state(self.pick(self.hands))
+
+    @step("hands")
+    def die(self) -> None:
+        self.hands.remove(self.pick(self.hands))
+
+    @step("hands", often=2)
+    def give_back(self) -> None:
+        hand = self.pick(self.hands)
+        held = hand.holds
+        with self.unchanged(when=not held):
+            assert self.go(self.store.give_back(self.facts(hand.task), replace(hand.claim))) == held
+        if held:
+            self.model.release(hand.task, lost=False)
+            self.bells.append((hand.task, hand.run.run_id))
+            self.hands.remove(hand)
+
+    @step("hands")
+    def heartbeat(self) -> None:
+        self.beat(self.pick(self.hands))
+
+    @step("stale")
+    def notice(self) -> None:
+        """A worker finds that its claim was replaced, and its code stops."""
+        hand = self.pick(self.stale)
+        self.hands.remove(hand)
+        cancelled = hand.run.status is RunStatus.CANCELLED
+        with self.unchanged(when=not cancelled):
+            self.go(self.store.stopped(self.facts(hand.task), hand.run.run_id))
+        hand.run.slot = hand.run.slot and not cancelled
+
+    @step("stale", often=2)
+    def write_late(self) -> None:
+        """A worker does not find that its claim was replaced; nothing that it writes is taken."""
+        hand, how = self.pick(self.stale), self.draw(endings)
+        facts, claim = self.facts(hand.task), replace(hand.claim)
+        answer = Settled() if self.repeats(hand.run, claim.token, how) else None
+        with self.unchanged():
+            assert self.go(self.store.settle(facts, claim, ending(how))) == answer
+            assert self.go(self.store.settle(facts, claim, ending(how), only_expired=True)) == answer
+            assert not self.go(self.store.give_back(facts, claim))
+            assert self.go(self.store.take(claim, AGENT, 0)) is None
+            assert not self.go(self.store.emit(claim, AGENT, [("step", {})]))
+        self.submit(hand.task, hand, told=True, reads=True)
+        with self.unchanged(but=(self.store.keys.slots(AGENT), self.store.keys.leases())):  # its code is still at work
+            self.beat(hand)
+
+    @step("gone")
+    def settle_again(self) -> None:
+        """The answer of a settle was lost, and it is sent again."""
+        hand, how = self.pick(self.gone)
+        with self.unchanged():
+            assert self.go(self.store.settle(self.facts(hand.task), hand.claim, ending(how))) == Settled()
+
+    # The sweeper
+
+    @step("active", often=4)
+    def time_passes(self) -> None:
+        """A lease runs out, or a bell is overdue."""
+        self.let_time_pass(*self.pick(self.active))
+
+    @step("late", often=4)
+    def sweep(self) -> None:
+        """A sweeper looks around; what it does about it comes later."""
+        self.views += self.look_around()
+
+    @step("views", often=5)
+    def deal(self) -> None:
+        view = self.pick(self.views)
+        self.views.remove(view)
+        self.deal_with(view)
+
+    # Cancellers
+
+    @step("tasks")
+    def cancel_any(self) -> None:
+        self.cancel(self.pick(self.tasks), keep=self.draw(yes_or_no))
+
+    @step("parents")
+    def cancel_child(self) -> None:
+        """By a parent's tool; the parent's claim may have been replaced."""
+        self.cancel(self.pick(self.pick(self.parents).task.children), keep=False, tell=False)
+
+    @step("trees")
+    def cancel_and_die(self) -> None:
+        """The canceller dies between its first step and its walk below."""
+        self.cancel_one(*self.look(self.pick(self.trees)), keep=False)
+
+    @step("open_tasks")
+    def see(self) -> None:
+        """A slow canceller looks at what it will cancel."""
+        self.looks.append(self.look(self.pick(self.open_tasks)))
+
+    @step("looks", often=2)
+    def cancel_what_was_seen(self) -> None:
+        looked = self.pick(self.looks)
+        self.looks.remove(looked)
+        keep = self.draw(yes_or_no)
+        if self.cancel_one(*looked, keep=keep) and not keep:
+            self.walks += looked[0].children
+
+    @step("walks", often=4)
+    def walk_on(self) -> None:
+        task = self.walks.pop()
+        self.cancel_one(*self.look(task), keep=False, tell=False)
+        self.walks += task.children
+
+    # Afterwards
+
+    @invariant()
+    def agrees(self) -> None:
+        self.sound = False
+        self.checks.all(self.model, snapshot(self.reader, but=("events", "input", "result", "children", "last_sweep")))
+        self.sound = True
+
+    def teardown(self) -> None:
+        try:
+            if self.sound:  # else what failed before is to be told
+                self.drain()
+        finally:
+            self.go(self.client.aclose())
+            self.loop.close()
+            self.reader.close()
+
+    def drain(self) -> None:
+        """All workers, cancellers and bells are gone; a new worker and its sweeper do what is due until nothing is."""
+        self.hands.clear()
+        self.bells.clear()
+        rounds = iter(range(50))
+        while self.active:
+            assert next(rounds, None) is not None, "there is no end of it"
+            for task, run in self.active:
+                self.let_time_pass(task, run)
+            self.views = self.look_around()
+            while self.views:
+                self.deal_with(self.views.pop())
+            while self.bells:
+                if hand := self.answer_bell(*self.bells.pop()):
+                    self.end(hand, "success")
+            self.agrees()
+        lost = list(drained(self.model))
+        assert not lost, lost
+
+
+def walk(connect: Callable[[], Connections], *, examples: int, steps: int, **changes: Any) -> None:
+    """Take random walks, each on an empty database."""
+    run_state_machine_as_test(
+        lambda: Machine(connect()),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            **changes,
+        ),
+    )
+
+
+def fake_redis() -> Connections:
+    server = fakeredis.FakeServer(version=(7,))
+    return Connections(lambda: fakeredis.FakeAsyncRedis(server=server), fakeredis.FakeRedis(server=server))

@@ -1,0 +1,369 @@
+"""What the steps of the machine are made of: each does one thing to the store and to the model, and compares."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine
+
+from machine_checks import Checks, snapshot
+from machine_model import ENDINGS, MAX_ATTEMPTS, Model, Note, Run, Task
+from outrider.shared.context import Claim
+from outrider.shared.errors import ClaimLost, ParentClosed
+from outrider.shared.statuses import EndedAs, RunStatus, Status
+from outrider.shared.store import Store
+from outrider.shared.transitions import Ending, Facts, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterator
+
+    import redis
+    import redis.asyncio
+
+    from outrider.shared.records import Bell, Notification
+    from outrider.shared.records import Run as RunRecord
+    from outrider.shared.records import Task as TaskRecord
+
+T = TypeVar("T")
+
+AGENT = "echo"
+LEASE_MS = 3_600_000  #: no lease runs out by itself, and no sweep finds that nobody swept for half of one
+MAX_TASKS = 7
+
+
+@dataclass(eq=False)
+class Hand:
+    """Code at work for a claim, and the state of its conversation in memory."""
+
+    task: Task
+    run: Run
+    claim: Claim
+    read: list[Note]
+    drained: bool = False  #: it took all in and saved after its final answer
+
+    @property
+    def holds(self) -> bool:
+        return self.task.run is self.run and self.run.token == self.claim.token
+
+
+@dataclass
+class View:
+    """What a sweeper found, which may be long ago when it acts on it."""
+
+    task: Task
+    run: RunRecord
+    due: str  #: `lost`, `overdue`, or `given up` where no attempt was left
+
+
+def ending(name: str) -> Ending:
+    run_status, (status, phase) = ENDINGS[name]
+    return Ending(run_status, EndedAs.FINISHED, status, task_phase=phase, result='"so far"')
+
+
+@dataclass
+class Connections:
+    """An empty database, seen by the store and by the checks."""
+
+    open_client: Callable[[], redis.asyncio.Redis]
+    reader: redis.Redis
+
+
+class Ground(RuleBasedStateMachine):
+    """One store on an empty database, its model, and whoever is at work on it."""
+
+    draw: Callable[..., Any]  #: of the step that is being taken
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.reader = connections.reader
+        self.client = connections.open_client()
+        self.store = Store(self.client, "m")
+        self.model = Model()
+        self.checks = Checks(self.store.keys, AGENT)
+        self.bells: list[tuple[Task, str]] = []
+        self.hands: list[Hand] = []
+        self.gone: list[tuple[Hand, str]] = []  #: hands that settled, and how
+        self.views: list[View] = []
+        self.looks: list[tuple[Task, TaskRecord]] = []  #: what cancellers saw before they act
+        self.walks: list[Task] = []  #: below a cancelled task, still to be closed
+        self.sound = False  #: the last step went well
+
+    def go(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @property
+    def tasks(self) -> list[Task]:
+        return self.model.tasks
+
+    @property
+    def room(self) -> bool:
+        return len(self.tasks) < MAX_TASKS
+
+    @property
+    def open_tasks(self) -> list[Task]:
+        return [task for task in self.tasks if not task.ended]
+
+    @property
+    def trees(self) -> list[Task]:
+        return [task for task in self.open_tasks if any(not below.ended for below in task.below())]
+
+    @property
+    def stale(self) -> list[Hand]:
+        return [hand for hand in self.hands if not hand.holds]
+
+    @property
+    def readers(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.task.reads and hand.task.inbox]
+
+    @property
+    def parents(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.task.children]
+
+    @property
+    def leased(self) -> list[tuple[Task, Run]]:
+        """Runs whose code may be at work, those of cancelled tasks among them."""
+        return [(task, run) for task in self.tasks for run in task.runs if run.slot]
+
+    @property
+    def queued(self) -> list[tuple[Task, Run]]:
+        return [(task, task.run) for task in self.tasks if task.run and task.run.status is RunStatus.PENDING]
+
+    @property
+    def active(self) -> list[tuple[Task, Run]]:
+        return [*self.leased, *self.queued]
+
+    @property
+    def late(self) -> list[tuple[Task, Run]]:
+        return [(task, run) for task, run in self.active if run.expired]
+
+    def pick(self, things: list[T]) -> T:
+        return things[self.draw(st.integers(0, len(things) - 1))]
+
+    # What is done
+
+    def submit(self, parent: Task | None, by: Hand | None, *, told: bool, reads: bool) -> None:
+        name = f"t{len(self.tasks)}"
+        task = Task(name, parent, told, reads)
+        submission = Submission(
+            task_id=name,
+            run_id=f"{name}-1",
+            agent=AGENT,
+            title=name,
+            queue="subagents",
+            input={},
+            parent_id=parent.name if parent else None,
+            ancestors=self.facts(task).ancestors,
+            notify_parent=told,
+        )
+        claim = replace(by.claim) if by else None
+        refusal = ClaimLost if by and not by.holds else ParentClosed if parent and parent.closed else None
+        if refusal:
+            with self.unchanged(), pytest.raises(refusal):
+                self.go(self.store.submit(submission, claim))
+        else:
+            assert self.go(self.store.submit(submission, claim)).created
+            self.model.submit(task)
+            task.start(submission.run_id)
+            self.bells.append((task, submission.run_id))
+
+    def answer_bell(self, task: Task, run_id: str) -> Hand | None:
+        expected = self.model.claim(task, run_id)
+        with self.unchanged(when=expected == "dropped"):
+            claimed = self.go(self.store.claim(self.facts(task), run_id, worker="w", lease_ms=LEASE_MS))
+        if expected != "claimed":
+            assert claimed is None, expected
+            self.woken(None)
+            return None
+        assert claimed
+        assert not task.cut, "a task that was cut is never claimed"
+        run = task.run
+        run.token = claimed.claim.token
+        self.same_notes(run.brings, claimed.notifications)
+        # An attempt before this one may have saved more than the run was first given.
+        known = len(task.saved)
+        read = task.saved + [note for note in run.brings if task.inbox.index(note) >= known]
+        hand = Hand(task, run, claimed.claim, read)
+        self.hands.append(hand)
+        return hand
+
+    def beat(self, hand: Hand) -> None:
+        answer = self.go(self.store.heartbeat([(replace(hand.claim), AGENT)], lease_ms=LEASE_MS))
+        assert answer == [hand.holds]
+        if hand.run.slot and hand.run.token == hand.claim.token:
+            hand.run.expired = False
+
+    def cancel(self, task: Task, *, keep: bool, tell: bool = True) -> None:
+        expected = self.model.cancel(task, keep=keep, tell=tell)
+        with self.unchanged(when=expected != "cancelled"):
+            answer = self.go(self.store.cancel(task.name, keep_children=keep, tell_parent=tell))
+        assert (answer.outcome, answer.status) == (expected, task.state[0])
+        self.woken(answer.bells)
+
+    def look(self, task: Task) -> tuple[Task, TaskRecord]:
+        return task, self.go(self.store.peek(task.name))
+
+    def cancel_one(self, task: Task, seen: TaskRecord, *, keep: bool, tell: bool = True) -> bool:
+        """The first step of a cancel, without its walk below."""
+        expected = self.model.cancel(task, keep=keep, tell=tell, walk=False)
+        with self.unchanged(when=expected != "cancelled"):
+            answer = self.go(self.store._cancel_one(seen, keep, tell))
+        assert (answer.outcome, answer.status) == (expected, task.state[0])
+        self.woken(answer.bells)
+        return expected == "cancelled"
+
+    def end(self, hand: Hand, how: str) -> None:
+        if how == "success" and not hand.drained:
+            self.look_once_more(hand)
+        elif how == "waiting":
+            self.save_state(hand)
+        self.settle_hand(hand, how)
+
+    @staticmethod
+    def facts(task: Task) -> Facts:
+        path, above = [], task.parent
+        while above:
+            path.insert(0, above.name)
+            above = above.parent
+        return Facts(task.name, AGENT, task.name, path[-1] if path else None, tuple(path))
+
+    @contextlib.contextmanager
+    def unchanged(self, *, when: bool = True, but: Collection[str] = ()) -> Iterator[None]:
+        before = snapshot(self.reader) if when else {}
+        yield
+        after = snapshot(self.reader) if when else {}
+        assert {k: v for k, v in before.items() if k not in but} == {k: v for k, v in after.items() if k not in but}
+
+    def woken(self, bells: tuple[Bell, ...] | None) -> None:
+        """Each task that the model woke has a new run, and its bell was handed out, unless nobody is there to ring."""
+        started = []
+        for task in self.model.woken:
+            run_id = self.reader.hget(self.store.keys.task(task.name), "run_id").decode()
+            if task.ended:  # and was closed in the same call
+                run_id = self.reader.lindex(self.store.keys.runs(task.name), -1).decode()
+            assert run_id, f"{task.name} was not woken"
+            task.start(run_id)
+            started.append((task, run_id))
+        self.model.woken.clear()
+        if bells is not None:
+            rung = [(bell.task_id, bell.run_id) for bell in bells]
+            assert sorted(rung) == sorted((task.name, run_id) for task, run_id in started)
+            self.bells += started
+
+    @staticmethod
+    def same_notes(expected: list[Note], found: tuple[Notification, ...]) -> None:
+        assert [(note.id, note.open_children) for note in found] == [(n.id, n.open_children) for n in expected]
+
+    def take_in(self, hand: Hand) -> None:
+        if not hand.holds:
+            with self.unchanged():
+                assert self.go(self.store.take(replace(hand.claim), AGENT, len(hand.read))) is None
+            return
+        expected = self.model.take(hand.task, len(hand.read))
+        taken = self.go(self.store.take(hand.claim, AGENT, len(hand.read)))
+        assert taken is not None
+        self.same_notes(expected, taken)
+        hand.read += expected
+        hand.drained = hand.drained and not expected
+        assert hand.read == hand.task.inbox, "each note once, in order"
+
+    def save_state(self, hand: Hand) -> None:
+        """Stands for the saver, whose fenced put raises the cursor of the record."""
+        if hand.holds and len(hand.read) > len(hand.task.saved):
+            hand.task.saved = list(hand.read)
+            self.reader.hset(self.store.keys.task(hand.task.name), "cursor", len(hand.read))
+
+    def look_once_more(self, hand: Hand) -> None:
+        if hand.task.reads:
+            self.take_in(hand)
+        self.save_state(hand)
+        hand.drained = True
+
+    def settle_hand(self, hand: Hand, how: str) -> None:
+        held = hand.holds
+        repeats = self.repeats(hand.run, hand.claim.token, how)
+        settles = held and self.model.settle(hand.task, how)
+        with self.unchanged(when=not held):
+            settled = self.go(self.store.settle(self.facts(hand.task), replace(hand.claim), ending(how)))
+        assert (settled is not None) == (settles or repeats)
+        self.woken(settled.bells if settled else None)
+        if settles:
+            self.hands.remove(hand)
+            self.gone.append((hand, how))
+
+    def let_time_pass(self, task: Task, run: Run) -> None:
+        """Put a lease, or when a bell is rung again, into the past of Redis' own clock."""
+        keys, run_id = self.store.keys, run.run_id
+        run.expired = True
+        if run.status is RunStatus.PENDING:
+            self.reader.zadd(keys.ring_at(), {f"{task.name}/{run_id}": 1})
+        else:
+            self.reader.zadd(keys.leases(), {f"{task.name}/{run_id}": 1})
+            self.reader.hset(keys.run(run_id), "lease_until_ms", "1")
+
+    def look_around(self) -> list[View]:
+        due = self.go(self.store.sweep(lease_ms=LEASE_MS))
+        for found, active in ((due.lost, self.leased), (due.overdue, self.queued)):
+            assert set(found) == {(task.name, run.run_id) for task, run in active if run.expired}
+        named = {task.name: task for task in self.tasks}
+        return [
+            View(named[name], self.go(self.store.get_run(run_id)), what)
+            for what, pairs in (("lost", due.lost), ("overdue", due.overdue))
+            for name, run_id in pairs
+        ]
+
+    def deal_with(self, view: View) -> None:
+        task, run_id = view.task, view.run.run_id
+        if view.due == "lost":
+            self.take_lost(view)
+        elif view.due == "given up":
+            self.give_up(view)
+        else:
+            due = any(queued is task and run.run_id == run_id and run.expired for queued, run in self.queued)
+            with self.unchanged(when=not due):
+                assert self.go(self.store.ring_again(self.facts(task), run_id)) == due
+            if due:
+                task.run.expired = False
+                self.bells.append((task, run_id))
+
+    def take_lost(self, view: View) -> None:
+        if view.run.status is RunStatus.CANCELLED:
+            self.go(self.store.stopped(self.facts(view.task), view.run.run_id))
+            next(run for run in view.task.runs if run.run_id == view.run.run_id).slot = False
+            return
+        still_lost = self.still_lost(view)
+        expected = self.model.release(view.task, lost=True) if still_lost else "refused"
+        with self.unchanged(when=expected != "released"):
+            answer = self.go(self.store.take_lost(self.facts(view.task), view.run, max_attempts=MAX_ATTEMPTS))
+        assert answer == expected
+        if answer == "released":
+            self.bells.append((view.task, view.run.run_id))
+        elif answer == "exhausted":
+            self.views.append(replace(view, due="given up"))
+
+    def give_up(self, view: View) -> None:
+        """Settle for a worker that was lost too often, unless it is back."""
+        task, run = view.task, view.run
+        how = Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost")
+        claim = Claim(task.name, run.run_id, run.epoch, run.token)
+        repeated = any(r.run_id == run.run_id and self.repeats(r, run.token, "error") for r in task.runs)
+        settles = self.still_lost(view) and self.model.settle(task, "error")
+        with self.unchanged(when=repeated):
+            settled = self.go(self.store.settle(self.facts(task), claim, how, only_expired=True))
+        assert (settled is not None) == (settles or repeated)
+        self.woken(settled.bells if settled else None)
+
+    @staticmethod
+    def still_lost(view: View) -> bool:
+        run = view.task.run
+        return bool(run and run.run_id == view.run.run_id and run.token == view.run.token and run.expired)
+
+    @staticmethod
+    def repeats(run: Run, token: str, how: str) -> bool:
+        """Whether this settle was done before, which then is answered alike."""
+        return run.token == token and run.status is ENDINGS[how][0]

@@ -1,0 +1,195 @@
+"""The lifecycle of tasks in plain Python, small enough to be read against `docs/architecture.md`.
+
+It knows statuses, runs, inboxes and cuts; of keys, indexes, epochs and scripts it knows nothing. What is derived in
+the store (who is open, who has news) is computed anew here each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from outrider.shared.statuses import ASKING, QUEUED, RESTING, WORKING, RunStatus, State, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_ATTEMPTS = 2
+SUCCESS: State = (Status.SUCCESS, None)
+ERROR: State = (Status.ERROR, None)
+TIMEOUT: State = (Status.TIMEOUT, None)
+CANCELLED: State = (Status.CANCELLED, None)
+
+#: How a run can end: what it is called, and what its task becomes.
+ENDINGS = {
+    "success": (RunStatus.SUCCESS, SUCCESS),
+    "error": (RunStatus.ERROR, ERROR),
+    "timeout": (RunStatus.TIMEOUT, TIMEOUT),
+    "waiting": (RunStatus.SUCCESS, ASKING),
+}
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a parent is told."""
+
+    id: str
+    open_children: int  #: of the parent, once this child had ended
+
+
+@dataclass(eq=False)
+class Run:
+    """One execution. `token` is that of its last claim, unless that lost it."""
+
+    run_id: str
+    status: RunStatus = RunStatus.PENDING
+    attempt: int = 0
+    token: str | None = None
+    expired: bool = False  #: its lease ran out, or its bell is overdue
+    slot: bool = False  #: some code may be at work for it: it has a lease and a slot
+    brings: list[Note] | None = None  #: the notes of its first claim, the same for every attempt
+
+
+@dataclass(eq=False)
+class Task:
+    """A task, its place in the tree, and what its saved state has of its inbox."""
+
+    name: str
+    parent: Task | None = None
+    told: bool = True  #: whether its parent is to hear of its end
+    reads: bool = True  #: whether it takes news in while it runs, as the parents' middleware does
+    state: State = QUEUED
+    run: Run | None = None
+    runs: list[Run] = field(default_factory=list)
+    children: list[Task] = field(default_factory=list)
+    inbox: list[Note] = field(default_factory=list)
+    given: int = 0
+    saved: list[Note] = field(default_factory=list)  #: its length is the cursor
+    cut: bool = False  #: an ancestor was cancelled with its children
+
+    @property
+    def ended(self) -> bool:
+        return self.state[0].terminal
+
+    @property
+    def at_rest(self) -> bool:
+        return self.state in {SUCCESS, ERROR, RESTING}
+
+    @property
+    def has_news(self) -> bool:
+        return len(self.inbox) > self.given
+
+    @property
+    def open_children(self) -> list[Task]:
+        return [child for child in self.children if child.told and not child.ended]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no children."""
+        return self.state == CANCELLED or self.cut
+
+    def below(self) -> Iterator[Task]:
+        for child in self.children:
+            yield child
+            yield from child.below()
+
+    def start(self, run_id: str) -> None:
+        self.run = Run(run_id)
+        self.runs.append(self.run)
+
+    def stop(self, status: RunStatus) -> str:
+        """End the active run; its id, or nothing where none is active."""
+        run, self.run = self.run, None
+        if run is None:
+            return ""
+        run.status = status
+        return run.run_id
+
+
+class Model:
+    """All tasks. `woken` gathers those that must have got a new run by the last move."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self.woken: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self.tasks.append(task)
+        if task.parent:
+            task.parent.children.append(task)
+
+    def claim(self, task: Task, run_id: str) -> str:
+        """`claimed`, `cut`, or `dropped` where there is nothing to do."""
+        run = task.run
+        if run is None or run.run_id != run_id or run.status is not RunStatus.PENDING:
+            return "dropped"
+        if task.cut:
+            self.close(task)
+            return "cut"
+        task.state = WORKING
+        run.status, run.expired, run.slot = RunStatus.RUNNING, False, True
+        if run.brings is None:
+            run.brings = task.inbox[len(task.saved) :]
+            task.given = len(task.inbox)
+        return "claimed"
+
+    def take(self, task: Task, after: int) -> list[Note]:
+        task.given = max(task.given, len(task.inbox)) if len(task.inbox) > after else task.given
+        return task.inbox[after:]
+
+    def settle(self, task: Task, ending: str) -> bool:
+        """Whether the run ended so; a task that was cut is closed instead."""
+        if task.cut:
+            self.close(task)
+            return False
+        status, state = ENDINGS[ending]
+        task.run.slot = False
+        run_id = task.stop(status)
+        if ending == "success" and (task.open_children or task.has_news):
+            task.state = RESTING
+        else:
+            task.state = state
+            if task.ended:
+                self.tell_parent(task, run_id)
+        self.wake(task)
+        return True
+
+    def release(self, task: Task, *, lost: bool) -> str:
+        run = task.run
+        if lost and run.attempt + 1 >= MAX_ATTEMPTS:
+            return "exhausted"
+        run.status, run.token, run.slot, run.expired = RunStatus.PENDING, None, False, False
+        run.attempt += lost
+        task.state = QUEUED
+        return "released"
+
+    def cancel(self, task: Task, *, keep: bool = False, tell: bool = True, walk: bool = True) -> str:
+        """End it and, unless they are kept, cut all below; `walk` closes those at once."""
+        if task.ended:
+            return "already_finished"
+        run_id = task.stop(RunStatus.CANCELLED)
+        task.state = CANCELLED
+        if not keep:
+            for each in task.below():
+                each.cut = True
+        if tell or (task.parent and task.parent.state == RESTING):  # which nothing else might ever wake
+            self.tell_parent(task, run_id)
+        if walk and not keep:
+            for each in task.below():
+                self.cancel(each, tell=False, walk=False)
+        return "cancelled"
+
+    def close(self, task: Task) -> None:
+        """What becomes of a task of which it is found that it was cut."""
+        self.cancel(task, tell=False)
+
+    def tell_parent(self, task: Task, run_id: str) -> None:
+        parent = task.parent
+        if parent and task.told:
+            parent.inbox.append(Note(f"{task.name}:{run_id}:{task.state[0]}", len(parent.open_children)))
+            self.wake(parent)
+
+    def wake(self, task: Task) -> None:
+        if task.at_rest and task.has_news:
+            task.state = QUEUED
+            self.woken.append(task)
