@@ -14,7 +14,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--custom-compile-command "make lock" $(ARGS)
 VERSIONS := 3.11 3.12 3.13
 
-.PHONY: help install demo test test-all test-lowest lint format types bench lock build hooks clean
+.PHONY: help install demo test faults test-all test-lowest lint format types bench lock build hooks clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ demo: $(READY) ## Run the research example on the project's own documents
 
 test: $(READY) ## Run the tests
 	@$(BIN)/pytest $(ARGS)
+
+faults: $(READY) ## Run the long tests that break things on purpose
+	@$(BIN)/pytest -m faults tests/faults $(ARGS)
 
 test-all: ## Run the tests on each Python that is here (3.11, 3.12, 3.13)
 	@set -e; for version in $(VERSIONS); do \

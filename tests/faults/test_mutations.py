@@ -46,7 +46,11 @@ BROKEN = {
         "if false then",
     ),
     "a settle keeps its slot": ("settle", "redis.call('ZREM', SLOTS, run_id)", ""),
-    "a settle keeps its lease": ("settle", "unhold(task_id, run_id)", ""),
+    "a settle keeps its lease": (
+        "settle",
+        "unhold(task_id, run_id)\nredis.call('ZREM', SLOTS",
+        "redis.call('ZREM', SLOTS",
+    ),
     "a task that waits counts as ended": ("settle", "if not rests and phase == '' then", "if not rests then"),
     "who gives up does not look at the lease": (
         "settle",
