@@ -1,4 +1,4 @@
-"""What the tests of parents share: real workers with the agents of `integration/parents`, and a test that plays models."""
+"""What the tests of parents share: workers with the agents of `integration/parents`, and a test that plays models."""
 
 import json
 from contextlib import asynccontextmanager, contextmanager

@@ -37,7 +37,7 @@ def files(store):
 class Script(GenericFakeChatModel):
     """A model that calls the tools it was told to, one after the other."""
 
-    def bind_tools(self, tools, **kwargs):  # noqa: ARG002
+    def bind_tools(self, tools, **kwargs):
         return self
 
 

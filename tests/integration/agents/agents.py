@@ -1,5 +1,5 @@
 """Agents that do what a test tells them. They hold at gates in Redis, and note what they did there."""
-# ruff: noqa: ARG002 the methods of a chat model have LangChain's signatures
+
 
 import asyncio
 import contextlib

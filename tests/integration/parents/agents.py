@@ -3,8 +3,9 @@
 A test plays the model: each call tells it what the model reads and waits for what it shall say. So a test knows where a
 parent stands, across crashes too. Whatever is read is held against what providers accept.
 """
-# ruff: noqa: ARG002 the methods of a chat model have LangChain's signatures
 
+
+import asyncio
 import json
 import os
 from contextlib import asynccontextmanager
@@ -97,6 +98,26 @@ class Puppet(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage(**said))])
 
 
+class Swift(BaseChatModel):
+    """Starts five children in its first turn, and has nothing to say to what comes."""
+
+    @property
+    def _llm_type(self):
+        return "swift"
+
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        refuse([message for message in messages if not isinstance(message, SystemMessage)])
+        calls = [
+            {"name": "start_async_task", "args": {"description": "now", "subagent_type": "leaf"}, "id": f"call-{at}"}
+            for at in range(5)
+        ]
+        first = not any(isinstance(message, AIMessage) for message in messages)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("ok", tool_calls=calls if first else []))])
+
+
 @tool
 async def look(where: str) -> str:
     """Look somewhere."""
@@ -163,6 +184,8 @@ deep = create_deep_agent(
     Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[Slow(SUBAGENTS), Compact()], context_schema=Context
 )
 bare = create_agent(Puppet(), tools=TOOLS)
+swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
+swift_deep = create_deep_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 
 
 @asynccontextmanager
@@ -182,6 +205,16 @@ async def _work(state):
 
 
 graph = StateGraph(MessagesState).add_node("work", _work).add_edge(START, "work").compile()
+
+
+async def _work_swiftly(state):
+    if len(state["messages"]) == 1:
+        async with Outrider() as o:
+            await asyncio.gather(*(o.submit("leaf", "now") for _ in range(5)))
+    return {"messages": [AIMessage("ok")]}
+
+
+swift_graph = StateGraph(MessagesState).add_node("work", _work_swiftly).add_edge(START, "work").compile()
 
 
 def _work_in_a_thread(state):
