@@ -96,6 +96,26 @@ async def test_a_plain_graph_is_the_parent_of_what_it_submits_and_hears_at_its_n
     assert (notes[0], sorted(notes)) == (first, sorted(children))
 
 
+async def test_children_that_end_at_any_moment_of_many_parents_are_told_once(site):
+    """No gates: children end before, while and after their parents come to rest, on two workers."""
+    parents = [await site.parent(agent) for agent in ("swift", "swift_deep", "swift_graph") * 10]
+    for parent in parents:
+        task = await site.o.wait(parent)
+        assert (task.status, task.cursor, task.given, task.seq) == (Status.SUCCESS, 5, 5, 5), task
+        assert sorted(await site.notes(parent)) == sorted(await site.children(parent))
+
+
+async def test_a_parent_that_had_ended_is_woken_by_a_child_that_it_got_later(site):
+    parent = await site.parent("agent")
+    await site.read(parent)
+    await site.say(parent, "the end")
+    await ended(site, parent, runs=1)
+    child = (await site.o.submit("leaf", "now", parent=parent)).task_id
+    assert (await site.read(parent)).notes == [child]
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+
+
 async def test_code_in_a_thread_submits_under_the_running_task(site):
     parent = await site.parent("sync_graph")
     await ended(site, parent, runs=2)
