@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
+import celery.events.dispatcher  # noqa: F401 imported late, two threads that ring at once would deadlock in the import
 from celery import Celery
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, ConnectionError, OperationalError  # noqa: A004 not that of Python
 
+from .broker_url import for_kombu
 from .errors import OutriderError
 from .queues import QUEUES, SUBAGENTS
 from .settings import mask_url
@@ -17,10 +18,16 @@ if TYPE_CHECKING:
     from .records import Bell
     from .settings import Settings
 
-__all__ = ["QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring"]
+__all__ = ["BROKER_ERRORS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell"]
 
 #: The Celery task of each kind of run.
 TASK_NAMES = {RunKind.AGENT: "outrider.run", RunKind.GRADE: "outrider.grade"}
+
+#: What a broker that is away raises. On RabbitMQ some of it is no `OSError`, and is not wrapped by kombu.
+BROKER_ERRORS = (OperationalError, ConnectionError, ChannelError, OSError)
+
+#: A pooled connection learns only by failing that its broker was restarted: then a second, at once.
+ONE_MORE: Final = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
 
 class BrokerUnreachable(OutriderError):
@@ -33,11 +40,13 @@ class BrokerUnreachable(OutriderError):
 
 def make_app(settings: Settings) -> Celery:
     """The Celery app of one namespace. It connects at the first bell."""
-    app = Celery("outrider", broker=settings.broker, set_as_current=False)
+    broker = for_kombu(settings.broker)
+    app = Celery("outrider", broker=broker.url, set_as_current=False)
     app.conf.update(
         # Celery would let CELERY_BROKER_URL go before what our settings say.
-        broker_read_url=settings.broker,
-        broker_write_url=settings.broker,
+        broker_read_url=broker.url,
+        broker_write_url=broker.url,
+        broker_use_ssl=broker.ssl,
         task_ignore_result=True,
         task_acks_late=False,  # the record decides who works; a bell has done its work when it was heard
         task_default_queue=SUBAGENTS,
@@ -51,24 +60,18 @@ def make_app(settings: Settings) -> Celery:
         worker_prefetch_multiplier=1,
         broker_connection_retry_on_startup=True,
         broker_connection_timeout=5,
-        broker_transport_options=_transport(settings),
+        broker_transport_options=_on_redis(settings.namespace) if broker.on_redis else {},
     )
-    if _on_redis(settings):
+    if broker.on_redis:
         # A busy worker would else hoard as many bells as it has threads, while others idle.
         app.conf.worker_disable_prefetch = True
     return app
 
 
-def _on_redis(settings: Settings) -> bool:
-    return urlsplit(settings.broker).scheme in {"redis", "rediss", "sentinel", "socket"}
-
-
-def _transport(settings: Settings) -> dict[str, object]:
-    """Options of the transport; on Redis a prefix, so that two namespaces never hear each other's bells."""
-    if not _on_redis(settings):
-        return {}
+def _on_redis(namespace: str) -> dict[str, object]:
+    """Options of the transport. By the prefix two namespaces never hear each other's bells, events and commands."""
     return {
-        "global_keyprefix": f"{{{settings.namespace}}}:",
+        "global_keyprefix": f"{{{namespace}}}:",
         "socket_connect_timeout": 5,
         "socket_keepalive": True,
         "health_check_interval": 30,
@@ -86,9 +89,22 @@ def ring(app: Celery, bell: Bell) -> None:
                 queue=bell.queue,
                 producer=producer,
                 ignore_result=True,
-                retry=False,
+                retry=True,
+                retry_policy=ONE_MORE,
                 argsrepr=bell.label,  # what Flower shows; ids, the agent's name and the title alone
                 kwargsrepr="{}",
             )
-    except (OperationalError, OSError) as error:
+    except BROKER_ERRORS as error:
+        raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None
+
+
+def tell(app: Celery, event: str, run_id: str, *, node: str, **facts: object) -> None:
+    """Tell monitors what became of a run, such as `task-retried`, in the name of a worker.
+
+    Blocks and raises as `ring` does. Nothing but monitors reads it.
+    """
+    try:
+        with app.events.default_dispatcher(hostname=node) as dispatcher:
+            dispatcher.send(event, uuid=run_id, **facts)
+    except BROKER_ERRORS as error:
         raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None

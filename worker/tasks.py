@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 from celery.exceptions import Ignore, Retry
-from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from ..shared.broker import TASK_NAMES, BrokerUnreachable
+from ..shared.broker import BROKER_ERRORS, TASK_NAMES, BrokerUnreachable
 from ..shared.statuses import RunKind
 from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
 
@@ -71,5 +70,5 @@ def _tell_revoked(task: Task, run_id: str) -> None:
     """Tell monitors that a run was cancelled."""
     try:
         task.send_event("task-revoked", retry=False, terminated=True, signum=None, expired=False)
-    except (OperationalError, OSError) as error:
+    except BROKER_ERRORS as error:
         log.warning("revoked.not_told", run_id=run_id, error=type(error).__name__)

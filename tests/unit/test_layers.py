@@ -29,6 +29,7 @@ HOMES = {
         "shared/filestore.py",
         "shared/connections.py",
         "shared/batching.py",
+        "shared/broker_url.py",  # URLs as redis-py reads them
         "orchestrator/inbox.py",
         "orchestrator/embedded.py",
         "worker/process.py",  # how long a worker bears with a Redis that is away
