@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 
 from .statuses import Status
 
@@ -69,7 +70,7 @@ class Keys:
 
     def statuses(self) -> list[str]:
         """The status indexes in the order in which scripts expect them."""
-        return [self.status(status) for status in Status]
+        return list(_statuses(self.namespace))
 
     def agent(self, agent: str) -> str:
         """Sorted set: task ids of one agent by creation."""
@@ -117,3 +118,10 @@ class Keys:
     def files(self) -> list[str]:
         """The file store's keys in the order in which its script expects them."""
         return [self._key("files", part) for part in ("seq", "heads", "values", "order", "spaces", "expires")]
+
+
+@cache
+def _statuses(namespace: str) -> tuple[str, ...]:
+    # Every transition names them all.
+    keys = Keys(namespace)
+    return tuple(keys.status(status) for status in Status)
