@@ -14,7 +14,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--custom-compile-command "make lock" $(ARGS)
 VERSIONS := 3.11 3.12 3.13
 
-.PHONY: help install demo test faults test-all test-lowest lint format types bench lock build hooks clean
+.PHONY: help install demo test faults test-all test-lowest lint format types bench screenshots lock build hooks clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,9 @@ types: $(READY) ## Check types
 bench: $(READY) ## Measure against bare Celery
 	@$(BIN)/python benchmarks/overhead.py $(ARGS)
 
+screenshots: $(READY) ## Take pictures of Flower into .screenshots/ (needs Chromium and its driver)
+	@$(BIN)/python tests/screenshots.py
+
 lock: $(READY) ## Write the locks anew from pyproject.toml (ARGS=--upgrade takes newer versions)
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
@@ -78,5 +81,5 @@ hooks: $(READY) ## Check each commit before it is made
 	@$(BIN)/pre-commit install
 
 clean: ## Remove environments, caches and builds
-	@rm -rf $(VENV) $(VENV)-* build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-* build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .screenshots
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from ...shared.errors import OutriderError, RedisUnreachable, WaitTimeout
-from . import cancel, demo, follow, show, submit, tasks, worker
+from . import cancel, demo, dev, doctor, flower, follow, show, submit, tasks, worker
 from .console import complain
 from .endings import BAD_USE, INTERRUPTED, TIMED_OUT, UNREACHABLE
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXITS = (
-    "Exit codes: 0 done · 1 ended as error, timeout or cancelled · 2 bad use, unknown id or a refusal · "
-    "3 cannot reach Redis · 4 --wait met a question · 5 --wait-timeout passed, the task goes on"
+    "Exit codes: 0 done · 1 ended as error, timeout or cancelled, or doctor found something · "
+    "2 bad use, unknown id or a refusal · 3 cannot reach Redis · 4 --wait met a question · "
+    "5 --wait-timeout passed, the task goes on"
 )
 
 app = typer.Typer(
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (submit, tasks, show, follow, cancel, worker, demo):
+for verb in (submit, tasks, show, follow, cancel, dev, worker, flower, doctor, demo):
     verb.register(app)
 
 

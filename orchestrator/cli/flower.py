@@ -1,0 +1,53 @@
+"""`outrider flower`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ...shared.errors import BadInput
+
+EPILOG = """\b
+Examples:
+  outrider flower
+  outrider flower --port 8080
+  FLOWER_BASIC_AUTH=ada:secret outrider flower --address 0.0.0.0
+
+Flower's own settings are read too: FLOWER_..., flowerconfig.py."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("flower", epilog=EPILOG)(flower)
+
+
+def flower(
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Else 5555; 0 takes a free one.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="Else 127.0.0.1; any other one asks for authentication.")
+    ] = None,
+    basic_auth: Annotated[
+        str | None, typer.Option("--basic-auth", metavar="USER:PASSWORD", help="Ask for it; several with commas.")
+    ] = None,
+) -> None:
+    """Show workers and jobs in the browser; its Revoke and Terminate cancel the task and its children.
+
+    Per job it shows agent, title and task id, never a description. On loopback it answers its own pages and this
+    machine's programs without a password; elsewhere it does not start without authentication.
+    """
+    from ...shared.settings import Settings
+
+    Settings.load()
+    if basic_auth is not None:
+        if not all(all(one.partition(":")[::2]) for one in basic_auth.split(",")):
+            raise BadInput("--basic-auth: must be user:password")
+        # Not on the command line of what this process becomes: everyone on the machine sees that.
+        os.environ["FLOWER_BASIC_AUTH"] = basic_auth
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "celery", "-A", "outrider.orchestrator.monitor", "flower"]
+    command += [] if address is None else [f"--address={address}"]
+    command += [] if port is None else [f"--port={port}"]
+    os.execv(command[0], command)  # noqa: S606 the pid stays, so that it takes the signals

@@ -1,0 +1,121 @@
+"""Flower for one namespace: `celery -A outrider.orchestrator.monitor flower`.
+
+Where nobody has to log in, Flower's API is closed, or open to every page that a browser shows. On loopback, ours is
+open to this machine's programs and to Flower's own pages alone; elsewhere it does not start without authentication.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
+
+import flower.command
+from flower.app import Flower
+from flower.views import BaseHandler
+
+from ..shared.broker import make_app
+from ..shared.errors import ConfigError
+from ..shared.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ADDRESS, PORT = "127.0.0.1", 5555
+#: Flower's own columns, and the arguments: of a job these are agent, title and task id.
+COLUMNS = "name,args,state,worker,received,runtime,uuid"
+BAD_USE = 2  #: the exit code
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address. Names other than `localhost` are not looked up."""
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def is_foreign(method: str, host: str, headers: Mapping[str, str]) -> bool:
+    """Whether a browser sends this for another page than Flower's own.
+
+    Browsers name the page's site, older ones its origin; neither can be forged by a page. A name of the host that is
+    not this machine's may be one that a stranger lets point here. What opens as a page of its own shows it to the
+    person alone, and changes nothing.
+    """
+    if not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        return True
+    site, origin = headers.get("Sec-Fetch-Site"), headers.get("Origin")
+    if site is None:
+        return origin is not None and urlsplit(origin).netloc != host
+    opened = method == "GET" and headers.get("Sec-Fetch-Dest") == "document"
+    return site not in {"same-origin", "none"} and not opened
+
+
+class Refusal(BaseHandler):  # type: ignore[misc]  # Flower ships no types
+    """Says why a request is not answered."""
+
+    def set_default_headers(self) -> None:
+        """Leave out those by which Flower would let any page read this."""
+
+    def prepare(self) -> None:
+        """Answer at once, whatever the method."""
+        self.set_status(403)
+        self.finish(
+            "refused: without authentication this Flower answers its own pages and this machine's programs alone. "
+            "Open it as http://127.0.0.1, or set FLOWER_BASIC_AUTH=user:password\n"
+        )
+
+
+class GuardedFlower(Flower):  # type: ignore[misc]  # Flower ships no types
+    """Flower that asks for authentication, or is for this machine alone."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.open = not (self.options.basic_auth or self.options.auth)
+        address = self.options.address
+        if self.open and not self.options.unix_socket and not is_loopback(address):
+            _leave(
+                f"Flower on {address or 'all addresses'} would let everyone see and cancel tasks: set "
+                "FLOWER_BASIC_AUTH=user:password (or --basic-auth), or FLOWER_AUTH with OAuth2; "
+                f"or take --address {ADDRESS}"
+            )
+        if self.open:
+            # The pages' own buttons use the API. Who may use it is decided in `find_handler`.
+            os.environ.setdefault("FLOWER_UNAUTHENTICATED_API", "true")
+
+    def find_handler(self, request: Any, **given: Any) -> Any:
+        """Where Tornado asks who answers a request: the one place that every request passes."""
+        if self.open and is_foreign(request.method, request.host, request.headers):
+            return self.get_handler_delegate(request, Refusal)
+        return super().find_handler(request, **given)
+
+    def start_http_server(self) -> Any:
+        """Listen; leave with one line where the port is taken."""
+        try:
+            return super().start_http_server()
+        except OSError as error:
+            _leave(
+                f"Flower cannot listen on {self.options.address or 'all addresses'}, port {self.options.port}: "
+                f"{error.strerror or error} (choose another with --port)"
+            )
+
+
+def _leave(text: str) -> NoReturn:
+    print(f"outrider: {text}", file=sys.stderr)  # noqa: T201 logging goes where Flower's options say
+    sys.exit(BAD_USE)
+
+
+def _settings() -> Settings:
+    try:
+        return Settings.load()
+    except ConfigError as error:
+        _leave(str(error))
+
+
+app = make_app(_settings())
+# Flower's command takes the class from its module.
+flower.command.Flower = GuardedFlower
+os.environ.setdefault("FLOWER_ADDRESS", ADDRESS)
+os.environ.setdefault("FLOWER_TASKS_COLUMNS", COLUMNS)

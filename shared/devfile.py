@@ -1,0 +1,92 @@
+"""`.outrider/dev.json`: where the `outrider dev` of this folder answers, as long as it lives.
+
+Whether it lives is told by a lock that ends with its process, however that ends: a process id may belong to another
+program by now.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER: Final = ".outrider"
+# Whoever looks whether a `dev` lives holds the lock for a moment.
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 20, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Dev:
+    """A `dev` that is up."""
+
+    redis_url: str
+    flower_url: str
+    namespace: str
+    pid: int
+
+
+class DevFolder:
+    """The folder `.outrider` of a project, by default of the one that stands in the working directory."""
+
+    def __init__(self, project: Path | None = None) -> None:
+        self.path = (project or Path()).absolute() / FOLDER
+        self._file, self._lock = self.path / "dev.json", self.path / "dev.lock"
+
+    def live(self) -> Dev | None:
+        """The `dev` that is up in this folder, or `None`."""
+        try:
+            found = Dev(**json.loads(self._file.read_text(encoding="utf-8")))
+            with self._lock.open("rb") as lock:
+                return None if _take(lock.fileno(), fcntl.LOCK_SH) else found
+        except (OSError, ValueError, TypeError):
+            return None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the one `dev` of this folder, which is made; `BadInput` names the process that is it already."""
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        (self.path / ".gitignore").write_text("*\n")
+        with self._lock.open("a+") as lock:
+            for left in reversed(range(LOCK_TRIES)):
+                if _take(lock.fileno(), fcntl.LOCK_EX):
+                    break
+                if not left:
+                    lock.seek(0)
+                    raise BadInput(
+                        f"an `outrider dev` runs in this folder already, as process {lock.read().strip()}: "
+                        "use that one, or end it (Ctrl-C there)"
+                    )
+                time.sleep(LOCK_PAUSE_SECONDS)
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n")
+            lock.flush()
+            self._file.unlink(missing_ok=True)  # of one that was killed
+            try:
+                yield
+            finally:
+                self._file.unlink(missing_ok=True)
+
+    def tell(self, dev: Dev) -> None:
+        """Let other commands find it. The file is for its owner alone: a URL may hold a password."""
+        new = self._file.with_suffix(".new")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(asdict(dev), file, indent=2)
+        new.replace(self._file)
+
+
+def _take(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
