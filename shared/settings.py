@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit, urlunsplit
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from .devfile import DevFolder
 from .errors import ConfigError
 from .ids import is_name
 
+TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  #: files that a URL may name
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _redis_of_dev() -> str:
+    """Where the `outrider dev` of this folder has its Redis, else where a Redis is by default."""
+    dev = DevFolder().live()
+    return dev.redis_url if dev else "redis://localhost:6379/0"
+
+
+def _namespace_at(settings: dict[str, Any]) -> str:
+    """The namespace of the `outrider dev` whose Redis this is; it may have been started with another one."""
+    dev = DevFolder().live()
+    return dev.namespace if dev and dev.redis_url == settings.get("redis_url") else "outrider"
 
 
 class Settings(BaseSettings):
@@ -22,10 +36,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="OUTRIDER_", frozen=True, extra="ignore", populate_by_name=True)
 
     redis_url: str = Field(
-        default="redis://localhost:6379/0", validation_alias=AliasChoices("OUTRIDER_REDIS_URL", "REDIS_URL")
+        default_factory=_redis_of_dev, validation_alias=AliasChoices("OUTRIDER_REDIS_URL", "REDIS_URL")
     )
     broker_url: str = Field(default="", validation_alias=AliasChoices("OUTRIDER_BROKER_URL", "CELERY_BROKER_URL"))
-    namespace: str = "outrider"  #: prefix of every key and of the broker's queues
+    namespace: str = Field(default_factory=_namespace_at)  #: prefix of every key and of the broker's queues
     config: str = "langgraph.json"
     lease_seconds: Seconds = 30
     heartbeat_seconds: Seconds = 5
@@ -67,6 +81,19 @@ class Settings(BaseSettings):
             raise ValueError("must be a redis://, rediss:// or unix:// URL")
         return value
 
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _usable_url(cls, value: str) -> str:
+        parts = urlsplit(value)
+        _ = parts.port  # `ValueError` says what is wrong with it
+        query = dict(parse_qsl(parts.query))
+        for name in TLS_FILES:
+            if name in query and not os.access(query[name], os.R_OK):
+                raise ValueError(f"{name}={query[name]} is not a file that can be read")
+        if query.get("ssl_cert_reqs", "required") not in {"required", "optional", "none"}:
+            raise ValueError("ssl_cert_reqs must be required, optional or none")
+        return value
+
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.lease_seconds < 3 * self.heartbeat_seconds:
@@ -98,9 +125,9 @@ def redis_is_named() -> bool:
 
 
 def mask_url(url: str) -> str:
-    """The URL with its password, in front of the host or in the query, replaced by `***`."""
+    """The URL with its passwords, in front of the host or in the query, replaced by `***`."""
     parts = urlsplit(url)
-    query = re.sub(r"(?<![^&])(password=)[^&]*", r"\1***", parts.query)
+    query = re.sub(r"(?<![^&])([^&=]*password=)[^&]*", r"\1***", parts.query)
     netloc = parts.netloc
     if parts.password is not None:
         netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"

@@ -6,6 +6,7 @@ Importing this gives the Celery app, for Flower too; agents, LangGraph and Redis
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import traceback
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from ..shared.errors import ConfigError
 from ..shared.log import set_up_logging
 from ..shared.queues import QUEUES
 from ..shared.settings import Settings
+from .checkup import warn_of_findings
 from .remote import replace_commands
 from .shutdown import DrainLine, leave_by_signals
 from .tasks import add_tasks
@@ -96,8 +98,11 @@ def _logging(**_: Any) -> None:
     set_up_logging(worker.settings)
 
 
-def _read_config(sender: str, instance: Any, **_: Any) -> None:
-    worker.node = sender
+def _read_config(instance: Any, **_: Any) -> None:
+    if not _given("hostname"):
+        # Two workers of one host must differ: RabbitMQ shuts the second out, and monitors take them for one.
+        instance.hostname = f"outrider-{os.getpid()}@{socket.gethostname()}"
+    worker.node = instance.hostname
     # A log is one event a line: Celery's picture of the worker is for people alone.
     instance.quiet = instance.quiet or not sys.stdout.isatty()
     with _or_leave():
@@ -141,6 +146,10 @@ def _in_child(**_: Any) -> None:
         worker.start_process(1).drain_at_end_of(worker.drain_line.in_child())
 
 
+def _check(**_: Any) -> None:
+    warn_of_findings(worker.settings)
+
+
 def _drain(**_: Any) -> None:
     leave_by_signals(worker.settings.grace_seconds)
     if worker.drain_line is not None:
@@ -159,6 +168,7 @@ signals.setup_logging.connect(_logging)
 signals.celeryd_init.connect(_read_config)
 signals.worker_init.connect(_choose_pool)
 signals.worker_process_init.connect(_in_child)
+signals.worker_ready.connect(_check)
 signals.worker_shutting_down.connect(_drain)
 signals.worker_shutdown.connect(_stop)
 signals.worker_process_shutdown.connect(_stop)
