@@ -45,7 +45,9 @@ class Activation:
 
     def __init__(self, runner: Runner, claimed: Claimed, control: Control) -> None:
         self._runner, self._claimed, self._control = runner, claimed, control
-        self._emitter = Emitter(lambda batch: runner.store.emit(claimed.claim, claimed.task.agent, batch))
+        self._emitter = Emitter(
+            lambda batch: runner.store.emit(claimed.claim, claimed.task.agent, batch), runs=runner.held.__len__
+        )
         self._meter = Meter(claimed.task.usage, claimed.task.limits, control.stop, self._emitter.emit)
         self._view = View(self._emitter.emit)
         self._work: asyncio.Task[None] | None = None

@@ -77,6 +77,9 @@ class Held:
         self._controls: set[Control] = set()
         self._draining = False
 
+    def __len__(self) -> int:
+        return len(self._controls)
+
     @contextmanager
     def holding(self, control: Control) -> Iterator[None]:
         """Keep a run here while it is worked on. One that comes during a drain is drained at once."""

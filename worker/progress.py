@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-FLUSH_SECONDS = 0.1
+FLUSH_SECONDS = 0.1  #: between two writes of one run's events
+FLUSHES = 250  #: writes of events per second, of all runs of a worker: with many at work each waits longer
 FLUSH_TEXT = 2000  #: characters of one `tokens` event
 FLUSH_EVENTS = 100
 BUFFERED = 1000  #: events that wait for a slow Redis; what comes beyond is counted and dropped
@@ -30,11 +31,23 @@ MAX_ARGS = 500
 Batch = list[tuple[str, dict[str, Any]]]
 
 
-class Emitter:
-    """The events of one run. `emit` may be called from any thread; all else happens on the loop."""
+def pause(runs: int) -> float:
+    """Seconds between two writes of one run's events, while so many runs are at work."""
+    return max(FLUSH_SECONDS, runs / FLUSHES)
 
-    def __init__(self, write: Callable[[Sequence[tuple[str, dict[str, Any]]]], Awaitable[bool]]) -> None:
-        self._write = write
+
+class Emitter:
+    """The events of one run. `emit` may be called from any thread; all else happens on the loop.
+
+    `runs` tells how many runs are at work.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[tuple[str, dict[str, Any]]]], Awaitable[bool]],
+        runs: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._write, self._runs = write, runs
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._buffer: Batch = []
@@ -67,7 +80,7 @@ class Emitter:
             if full:
                 self._flush()
             elif self._timer is None:
-                self._timer = self._loop.call_later(FLUSH_SECONDS, self._flush)
+                self._timer = self._loop.call_later(pause(self._runs()), self._flush)
 
     def _flush(self) -> None:
         self._cancel_timer()
@@ -81,7 +94,7 @@ class Emitter:
         finally:
             self._flushing = None
             if self._buffer:
-                self._timer = self._loop.call_later(FLUSH_SECONDS, self._flush)
+                self._timer = self._loop.call_later(pause(self._runs()), self._flush)
 
     def take(self) -> Batch:
         """Take what is buffered."""
