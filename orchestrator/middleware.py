@@ -108,18 +108,21 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
     async def aafter_model(self, state: BackgroundState, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """After a final answer, go back to the model where news has arrived meanwhile; it is taken in there."""
         run = running.get()
-        last = state["messages"][-1]
+        last = next(reversed(state["messages"]), None)
         if run is None or not isinstance(last, AIMessage) or last.tool_calls or last.invalid_tool_calls:
             return None
         task = await run.store.peek(run.claim.task_id)
-        return {"jump_to": "model"} if task.seq > state.get("outrider_cursor", 0) else None
+        return {"jump_to": "model"} if task.seq > max(state.get("outrider_cursor", 0), run.run.inbox_to) else None
 
 
 async def _take(run: Running, state: BackgroundState) -> tuple[Notification, ...]:
-    notes = await run.store.take(run.claim, run.task.agent, state.get("outrider_cursor", 0))
+    # An agent within the task's graph begins without a cursor; its messages are the graph's.
+    after = max(state.get("outrider_cursor", 0), run.run.inbox_to)
+    notes = await run.store.take(run.claim, run.task.agent, after)
     if notes is None:
         run.claim.mark_stale()
         raise ClaimLost(run.claim.task_id, run.claim.run_id)
+    run.claim.taken = notes[-1].seq if notes else after
     return notes
 
 

@@ -17,6 +17,7 @@ from .checkpoint_records import ASIDE, entry, every_key, owner_of, read_record, 
 from .checkpoint_sync import blocking, wait_on
 from .errors import BadInput, ClaimLost
 from .family import CURSOR
+from .notifications import last_seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,12 +103,17 @@ class RedisSaver(CheckpointReader):
     def _cursor(self, ns: str, metadata: CheckpointMetadata, values: dict[str, Any]) -> Part:
         """The last notification that a checkpoint holds: the record learns of it in the same step.
 
-        It is what the run was given, once its input is saved, or what the parents' middleware took in since.
+        It is what the run was given, once its input is saved, or what the parents' middleware took in since. Where that
+        works in an agent within the graph, the graph's state has no cursor, and its messages tell.
         """
-        if self._claim is None or ns:
+        claim = self._claim
+        if claim is None or ns:
             return ""
-        taken = self._claim.inbox_to if metadata.get("source") == "input" else 0
-        return max(taken, int(values.get(CURSOR) or 0)) or ""
+        given = claim.inbox_to if metadata.get("source") == "input" else 0
+        taken = int(values.get(CURSOR) or 0)
+        if claim.taken and CURSOR not in values:
+            taken = min(claim.taken, last_seq(values.get("messages")))
+        return max(given, taken) or ""
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -25,6 +25,7 @@ class Claim:
     epoch: int  #: raised at every claim and cancel; a write with another one is refused
     token: str  #: random, compared for equality together with the epoch
     inbox_to: int = 0  #: last notification in the run's input: in the saved state as soon as the input is
+    taken: int = 0  #: last one that the parents' middleware took in since
     saved: bool = False  #: a checkpoint or a write was sent under it
     stale: bool = False  #: a write was refused: this claim was replaced
     on_stale: Callable[[], None] | None = field(default=None, repr=False)  #: called once, from any thread

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
@@ -42,6 +42,12 @@ def message(note: Notification) -> HumanMessage:
             "deepagents_notification": {**facts, "agent_name": note.agent},
         },
     )
+
+
+def last_seq(messages: Any) -> int:
+    """Number of the last notification that stands in a conversation; 0 where none does."""
+    kwargs = (getattr(one, "additional_kwargs", {}) for one in (messages if isinstance(messages, list) else ()))
+    return max((note["seq"] for one in kwargs if (note := one.get("outrider_notification"))), default=0)
 
 
 def render(note: Notification) -> str:

@@ -169,6 +169,21 @@ async def test_nothing_is_taken_in_twice_after_the_conversation_was_compacted(si
     assert {name: task["status"] for name, task in tasks.items()} == dict.fromkeys((first, second, third), "success")
 
 
+async def test_a_parent_whose_agent_is_a_part_of_its_graph_is_told_once(site):
+    parent, (first, second) = await lead(site, "nested", ["wait", "wait"])
+    await site.end(first)
+    assert (await site.call(parent, called("look", where="a"))).notes == [first]
+    await site.rest(parent)
+    assert (await site.o.get(parent)).cursor == 1
+    await site.end(second)
+    await site.hold(parent, "compact")
+    assert (await site.read(parent)).notes == []
+    await site.release(parent, "compact")
+    assert (await site.call(parent, called("look", where="b"))).notes == []
+    await site.say(parent)
+    await ended(site, parent, runs=2)
+
+
 async def test_a_failed_child_is_told_by_the_type_of_its_error(site):
     parent, (child,) = await lead(site, children=["wait and fail"])
     await site.rest(parent)

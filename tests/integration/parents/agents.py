@@ -181,11 +181,14 @@ _agent = create_agent(
     Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[Slow(SUBAGENTS), Compact()], context_schema=Context
 )
 deep = create_deep_agent(
-    Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[Slow(SUBAGENTS), Compact()], context_schema=Context
+    Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[Compact(), Slow(SUBAGENTS)], context_schema=Context
 )
 bare = create_agent(Puppet(), tools=TOOLS)
 swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 swift_deep = create_deep_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
+
+
+nested = StateGraph(MessagesState).add_node("agent", _agent).add_edge(START, "agent").compile()
 
 
 @asynccontextmanager
