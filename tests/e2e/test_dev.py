@@ -54,15 +54,20 @@ def outrider(folder, *args):
     return subprocess.run([*CLI, *args], cwd=folder, capture_output=True, text=True, check=False)
 
 
+#: Runs a command on a terminal of its own; what comes on stdin is typed there.
+TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
 class DevProcess:
     """`outrider dev` in a session of its own, its lines read."""
 
-    def __init__(self, folder, **env):
+    def __init__(self, folder, *, terminal=False, **env):
         self.lines, self._more = [], threading.Condition()
         self._process = subprocess.Popen(
-            [*CLI, "dev"],
+            [*((sys.executable, "-c", TERMINAL) if terminal else ()), *CLI, "dev"],
             cwd=folder,
             env=os.environ | env,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -96,16 +101,21 @@ class DevProcess:
     def send(self, number):
         self._process.send_signal(number)
 
+    def type(self, text):
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
     def ends(self):
         code = self._process.wait(60)
         self._reader.join()
+        self._process.stdin.close()
         self._process.stdout.close()
         return code
 
 
 @contextmanager
-def dev(folder, **env):
-    process = DevProcess(folder, **env)
+def dev(folder, *, terminal=False, **env):
+    process = DevProcess(folder, terminal=terminal, **env)
     try:
         yield process
     finally:
@@ -196,6 +206,17 @@ def test_a_second_ctrl_c_ends_all_at_once(folder):
         server.send(signal.SIGINT)
         assert server.ends() == 130
         gone(pidfds)
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_ctrl_c_in_a_terminal_reaches_dev_alone(folder, colour):
+    """A worker that it reached too would take what `dev` sends for a second signal, and leave what it has."""
+    with dev(folder, terminal=True, TERM="xterm", NO_COLOR="" if colour else "1") as server:
+        server.up()
+        server.type("\x03")
+        assert server.ends() == 0
+    assert server.says("worker.drains").startswith("\x1b[36mworker |\x1b[0m " if colour else "worker | ")
+    assert not any("worker.leaves" in line for line in server.lines)
 
 
 @pytest.mark.parametrize("name", ["worker", "flower", "redis"])

@@ -30,6 +30,13 @@ def test_the_example_loads_as_it_stands(tmp_path, monkeypatch):
     assert {agent.has_messages for agent in published.values()} == {True}
 
 
+def test_a_checkout_names_the_examples_agents():
+    root = Path(__file__).parents[2]
+    named = Config.load(root / "langgraph.json").agents
+    assert set(named) == set(Config.load(root / "examples" / "research" / "langgraph.json").agents)
+    assert {agent.name: agent.broken for agent in Agents(named, root).warm()} == dict.fromkeys(named)
+
+
 def test_every_setting_is_documented_and_no_other():
     documented = set(re.findall(r"^\| `OUTRIDER_(\w+)`", README, re.MULTILINE))
     assert documented == {name.upper() for name in Settings.model_fields}
