@@ -106,10 +106,10 @@ class Outrider:
         if self._config is None:
             self._config = catalogue.Config.load(self.settings.config)
         inside = running.get()
-        parent_id = inside.claim.task_id if parent is None and inside else parent or None
+        parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
         with reachable(self.settings):
             published = await catalogue.read(self._store.redis, self._store.keys)
-            above = await self._parent(parent_id) if parent_id else None
+            above = await self._parent(parent_id) if parent_id is not None else None
         checked = check(asked, self._config, published, self.settings.max_input_bytes, above)
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None

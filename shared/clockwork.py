@@ -102,6 +102,13 @@ class Clockwork(Queries):
         lost, overdue = await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE])
         return Due(_members(lost), _members(overdue))
 
+    async def unclosed(self, *, older_than_ms: int) -> tuple[str, ...]:
+        """Cancelled tasks whose descendants were not closed yet, since so long: whoever cancelled them may be gone."""
+        seconds, micros = await self.redis.time()
+        before = seconds * 1000 + micros // 1000 - older_than_ms
+        members = await self.redis.zrangebyscore(self.keys.closing(), "-inf", before, start=0, num=SWEEP_PAGE)
+        return tuple(member.decode() for member in members)
+
     async def ring_again(self, facts: Facts, run_id: str) -> bool:
         """Whether the caller is to ring this overdue bell now; the next ring is put off, twice as far each time."""
         reply = await self._scripts(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from .ids import new_id
 from .queries import bell_label
 from .records import Bell
+from .statuses import Status
 from .text import clean
 
 if TYPE_CHECKING:
     from .keys import Keys
-    from .statuses import Status
     from .transitions import Facts
 
 #: Characters of a notification at most: 20,000 tokens of 4 characters, as deepagents bounds what a model reads.
@@ -55,7 +55,7 @@ def note_of(facts: Facts, run_id: str, status: Status, result: str | None, error
 
     `result` is the JSON text of the task's result. A long one is cut, and its whole length kept.
     """
-    value = json.loads(result) if result else ""
+    value = json.loads(result) if result and status is Status.SUCCESS else ""
     text = value if isinstance(value, str) else str(result)
     return json.dumps(
         {

@@ -77,7 +77,7 @@ class Keys:
         return self._key("agent", agent)
 
     def idempotency(self, key: str) -> str:
-        """String: `task_id run_id payload_hash` of the submit that used this key."""
+        """Hash: task, run and hash of the payload of the submit that used this key."""
         return self._key("once", hashlib.sha256(key.encode()).hexdigest())
 
     # the clockwork
@@ -90,11 +90,15 @@ class Keys:
         return self._key("ring_at")
 
     def slots(self, agent: str) -> str:
-        """Sorted set: run ids of one agent that are being executed, by claim time."""
+        """Sorted set: run ids of one agent that are being executed, by the end of their lease."""
         return self._key("slots", agent)
 
+    def closing(self) -> str:
+        """Sorted set: cancelled tasks whose descendants are still to be closed, by when they were cancelled."""
+        return self._key("closing")
+
     def last_sweep(self) -> str:
-        """String: Unix ms of the last sweep by anyone."""
+        """Hash: Unix ms of the last sweep by anyone, and until when nobody is declared lost."""
         return self._key("last_sweep")
 
     def control(self) -> str:

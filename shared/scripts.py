@@ -6,10 +6,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from .statuses import Status, edges
+from .statuses import MOVES, Status
 
 if TYPE_CHECKING:
     import redis.asyncio
+
+    from .statuses import State
 
 #: Scripts that move a task begin with the prelude; these two look at many at once and stand alone.
 ALONE = frozenset({"heartbeat", "sweep"})
@@ -26,9 +28,13 @@ def _state(status: Status, phase: str | None) -> str:
 
 
 def _tables() -> str:
-    moves = sorted(f'["{_state(*source)}>{_state(*target)}"]=true' for source, target in edges())
     names = ",".join(f'"{status}"' for status in Status)
-    return f"local STATUSES = {{{names}}}\nlocal MOVES = {{{','.join(moves)}}}\n"
+    moves = ",".join(f'["{name}"]={{{_edges(sources, targets)}}}' for name, sources, targets in MOVES)
+    return f"local STATUSES = {{{names}}}\nlocal MOVES = {{{moves}}}\n"
+
+
+def _edges(sources: tuple[State, ...], targets: tuple[State, ...]) -> str:
+    return ",".join(f'["{_state(*source)}>{_state(*target)}"]=true' for source in sources for target in targets)
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clockwork import Clockwork
 from .context import Claim
-from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed
+from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed, UnknownTask
 from .family import Family, bells_of, flat, note_of
 from .ids import new_token
 from .records import Notification, Run, Task
@@ -156,41 +156,64 @@ class Store(Clockwork):
     async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> Cancelled:
         """End a task now, whatever it does, and its descendants unless they are kept.
 
-        A task that had ended keeps its status, and the answer says which. The parent hears of it, unless it is the one
-        who cancels (`tell_parent=False`) and does not rest. The caller rings the bells of the answer.
+        A task that had ended keeps its status, and the answer says which; its descendants are closed all the same. The
+        parent hears of it, unless it is the one who cancels (`tell_parent=False`) and does not rest. The caller rings
+        the bells of the answer.
         """
         answer = await self._cancel_one(await self.peek(task_id), keep_children, tell_parent)
-        if answer.outcome == "cancelled" and not keep_children:
-            # The cut has risen: no descendant is added from here on, so one walk finds them all.
-            below = [task_id]
-            while below:
-                async for child in self.children_of(below.pop()):
-                    below.append(child.task_id)
-                    await self._cancel_one(child, keep_children=False, tell_parent=False)
+        if not keep_children:
+            await self.close_below(task_id)
         return answer
+
+    async def close_below(self, task_id: str) -> None:
+        """Cancel the descendants of a task whose cut has risen. A second call finds nothing to do.
+
+        None is added from there on, so one walk finds them all. A sweeper walks again where a canceller died.
+        """
+        below = [task_id]
+        while below:
+            async for child in self.children_of(below.pop()):
+                below.append(child.task_id)
+                await self._cancel_one(child, keep_children=False, tell_parent=False)
+        await self.redis.zrem(self.keys.closing(), task_id)
 
     async def _cancel_one(self, task: Task, keep_children: bool, tell_parent: bool) -> Cancelled:  # noqa: FBT001 private
         facts = Facts.of(task)
-        while not (task.status.terminal and task.run_id is None):
+        while True:
             family = Family(self.keys, facts)
+            last_run = task.run_id or await self._last_run(task.task_id)
             reply = await self._scripts(
                 "cancel",
-                [*self._task_keys(facts, task.run_id), *family.keys, self.keys.control()],
+                [
+                    *self._task_keys(facts, task.run_id),
+                    *family.keys,
+                    self.keys.control(),
+                    self.keys.children(task.task_id),
+                    self.keys.closing(),
+                ],
                 [
                     task.task_id,
                     task.run_id or "",
                     json.dumps({"status": Status.CANCELLED.value}),
                     int(keep_children),
-                    note_of(facts, task.run_id or "", Status.CANCELLED, None, ""),
+                    note_of(facts, last_run, Status.CANCELLED, None, ""),
                     int(not tell_parent),
                     family.wake_run,
                     self._ring_again_ms,
                 ],
             )
-            if reply[0] == b"cancelled":
-                return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells_of(reply[2]))
-            task = await self.peek(task.task_id)  # it ended, or another run is active by now
-        return Cancelled(task.task_id, "already_finished", task.status)
+            match reply[0]:
+                case b"cancelled":
+                    return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells_of(reply[2]))
+                case b"already_finished":
+                    return Cancelled(task.task_id, "already_finished", Status(reply[1].decode()))
+                case b"unknown":
+                    raise UnknownTask(task.task_id)
+            task = await self.peek(task.task_id)  # another run is active by now
+
+    async def _last_run(self, task_id: str) -> str:
+        run_id = await self.redis.lindex(self.keys.runs(task_id), -1)
+        return run_id.decode() if run_id else ""
 
     async def take(self, claim: Claim, agent: str, after: int) -> tuple[Notification, ...] | None:
         """What a running parent's state, whose cursor is `after`, was not told yet; it counts as given from here on.

@@ -1,6 +1,7 @@
 -- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused. Unless they
--- are kept, its cut rises too, and from then on no descendant is submitted, claimed or settled.
--- KEYS  after the family: 30 control channel
+-- are kept, its cut rises too, also where it had ended itself, and from then on no descendant is submitted, claimed or
+-- settled; a task with children is noted until the caller has closed them. A repeated call gets the same answer.
+-- KEYS  after the family: 30 control channel  31 the task's children  32 tasks whose descendants are to be closed
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
 -- Returns {'cancelled', status before, what the bell of the parent's wake needs}, {'already_finished', status},
@@ -8,12 +9,18 @@
 local task_id, run_id = ARGV[1], ARGV[2]
 local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase')
 if not task[1] then return {'unknown'} end
-if task[2] ~= run_id then return {'moved'} end
-if not MOVES[task[1] .. '/' .. task[3] .. '>cancelled/'] then return {'already_finished', task[1]} end
-move(TASK, 'cancelled', '')
+if task[2] ~= run_id and redis.call('HGET', TASK, 'cancelled_by') ~= ARGV[7] then return {'moved'} end
+local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
+if ended and redis.call('HGET', TASK, 'cancelled_by') == ARGV[7] then return {'cancelled', task[1], bell(PARENT, WAKE_RUN)} end
+if ARGV[4] ~= '1' then
+  local children = redis.call('EXISTS', KEYS[31]) == 1
+  if children or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
+  if children then redis.call('ZADD', KEYS[32], NOW, task_id) end
+end
+if ended then return {'already_finished', task[1]} end
+move(TASK, 'cancel', 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
-if ARGV[4] ~= '1' then redis.call('HINCRBY', TASK, 'cut', 1) end
-redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '')
+redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '', 'cancelled_by', ARGV[7])
 local running = false
 if run_id ~= '' then
   running = redis.call('HGET', RUN, 'status') == 'running'

@@ -22,7 +22,7 @@ if redis.call('HGET', TASK, 'run_id') ~= run_id or not run[1] then return {'drop
 if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end
 if is_cut(TASK, 19) then return {'cut'} end
-move(TASK, 'running', 'working')
+move(TASK, 'claim', 'running', 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
 redis.call('HSET', TASK, 'token', token)
 redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4],

@@ -13,28 +13,34 @@ local function has_news(task)
   return (tonumber(inbox[1]) or 0) > (tonumber(inbox[2]) or 0)
 end
 
--- A task at rest may be woken: it has no run, and nobody cancelled it, waits for it or lets it time out.
+-- A task at rest may be woken: the table has the move, and no run is active. One that is at home elsewhere gets no runs.
 local function at_rest(task)
   local now = redis.call('HMGET', task, 'status', 'phase', 'run_id', 'home')
-  if now[3] ~= '' then return false end
-  if now[1] == 'idle' then return now[4] == 'worker' end
-  return now[1] == 'success' or now[1] == 'error' or (now[1] == 'running' and now[2] == 'resting')
+  return now[3] == '' and now[4] == 'worker' and MOVES.wake[now[1] .. '/' .. now[2] .. '>pending/queued']
+end
+
+-- What the bell of a pending run needs; nothing where there is no such run.
+local function bell(task, run)
+  local pending = redis.call('HMGET', run, 'status', 'task_id', 'run_id', 'queue')
+  if pending[1] ~= 'pending' then return {} end
+  local facts = redis.call('HMGET', task, 'agent', 'title')
+  return {pending[2], pending[3], pending[4], facts[1], facts[2]}
 end
 
 -- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
 -- are at `siblings`. Returns what its bell needs.
 local function wake(task, siblings, events, runs, run, input, run_id, ring_again_ms)
-  local facts = redis.call('HMGET', task, 'task_id', 'agent', 'title', 'wake_queue', 'parent_id', 'notify_parent')
-  move(task, 'pending', 'queued')
-  if facts[5] ~= '' and facts[6] ~= '0' then redis.call('SADD', siblings, facts[1]) end
+  local facts = redis.call('HMGET', task, 'task_id', 'wake_queue', 'parent_id', 'notify_parent')
+  move(task, 'wake', 'pending', 'queued')
+  if facts[3] ~= '' and facts[4] ~= '0' then redis.call('SADD', siblings, facts[1]) end
   redis.call('HSET', run, 'run_id', run_id, 'task_id', facts[1], 'kind', 'agent', 'status', 'pending', 'attempt', '0',
-    'queue', facts[4], 'created_ms', int(NOW), 'wake', '1')
+    'queue', facts[2], 'created_ms', int(NOW))
   redis.call('SET', input, '{}')
   redis.call('RPUSH', runs, run_id)
-  redis.call('HSET', task, 'run_id', run_id, 'attempt', '0')
+  redis.call('HSET', task, 'run_id', run_id, 'attempt', '0', 'error_type', '', 'error_message', '')
   redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(facts[1], run_id))
   emit(events, 'task.woken', run_id, '{}')
-  return {facts[1], run_id, facts[4], facts[2], facts[3]}
+  return bell(task, run)
 end
 
 -- The task has ended: its parent hears of it, and is woken where it is at rest. Returns what the bell of the wake needs,

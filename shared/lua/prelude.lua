@@ -30,11 +30,11 @@ local function holds(task, run_id, epoch, token)
   return now[1] == run_id and now[2] == epoch and now[3] == token
 end
 
--- Move a task to a state, or fail loudly: a move that is not in the table is a bug, not an event.
-local function move(task, status, phase)
+-- Make a move of the table, or fail loudly: one that is not in it is a bug, not an event.
+local function move(task, name, status, phase)
   local now = redis.call('HMGET', task, 'task_id', 'status', 'phase', 'created_ms')
   local from, to = now[2] .. '/' .. now[3], status .. '/' .. phase
-  if not MOVES[from .. '>' .. to] then error('MOVE task ' .. now[1] .. ': ' .. from .. ' > ' .. to) end
+  if not MOVES[name][from .. '>' .. to] then error('MOVE task ' .. now[1] .. ': ' .. name .. ', ' .. from .. ' > ' .. to) end
   if now[2] ~= status then
     redis.call('ZREM', index_of(now[2]), now[1])
     redis.call('ZADD', index_of(status), now[4], now[1])

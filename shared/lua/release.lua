@@ -12,7 +12,7 @@ if how == 'lost' then
   redis.call('HINCRBY', RUN, 'attempt', 1)
   redis.call('HINCRBY', TASK, 'attempt', 1)
 end
-move(TASK, 'pending', 'queued')
+move(TASK, 'give back', 'pending', 'queued')
 count_work(run[2])
 if ARGV[8] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[8]) end
 redis.call('HINCRBY', TASK, 'epoch', 1)

@@ -1,5 +1,5 @@
 -- End a run. Its task ends with it, asks a person, or rests: a run that ends well while children are open or news is
--- there ends nothing but itself. A repeated call with the same claim gets the same answer, without bells.
+-- there ends nothing but itself. A repeated call gets the same answer.
 -- KEYS  after the family: 30 … ancestors, root first
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
@@ -10,13 +10,19 @@
 local task_id, run_id, epoch, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local status, phase, ring_again_ms = ARGV[8], ARGV[9], ARGV[18]
 local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms')
-if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then return {'settled', {}, {}} end
+if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then
+  return {'settled', bell(TASK, NEXT_RUN), bell(PARENT, WAKE_RUN)}
+end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
 if is_cut(TASK, 30) then return {'cut'} end
 
 local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
-if rests then move(TASK, 'running', 'resting') else move(TASK, status, phase) end
+if rests then
+  move(TASK, 'rest', 'running', 'resting')
+else
+  move(TASK, phase == '' and 'finish' or 'pause', status, phase)
+end
 redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and 'rested' or ARGV[7], 'ended_ms', int(NOW),
   'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
 redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', ARGV[11],

@@ -230,7 +230,7 @@ async def test_a_child_that_failed_and_is_woken_is_open_again(tree, ends):
     await tree.settle("p", claim)
     assert await tree.state("p") == Phase.RESTING
     assert [bell.task_id for bell in (await tree.run("c")).bells] == ["p"]
-    assert [note.id for note in (await tree.claim("p")).notifications][0] == "c:c-1:error"
+    assert next(note.id for note in (await tree.claim("p")).notifications) == "c:c-1:error"
 
 
 async def test_a_child_of_which_nothing_is_told_is_woken_without_keeping_its_parent_open(tree):
@@ -355,3 +355,81 @@ async def test_a_long_result_is_cut_in_the_inbox_and_whole_in_the_record(tree):
     (note,) = (await tree.claim("p")).notifications
     assert (len(note.result), note.result_length) == (80_000, 200_000)
     assert len((await tree.store.get("c")).result) == 200_000
+
+
+def losing_replies(store, monkeypatch):
+    """Each script is sent twice, as redis-py does when the first reply was lost with the connection."""
+    once = store._scripts
+
+    async def twice(name, keys, args):
+        await once(name, keys, args)
+        return await once(name, keys, args)
+
+    monkeypatch.setattr(store, "_scripts", twice)
+
+
+async def test_a_lost_reply_loses_no_bell(tree, monkeypatch):
+    await tree.resting_parent("c")
+    held = await tree.claim("c")
+    losing_replies(tree.store, monkeypatch)
+    settled = await tree.settle("c", held.claim)
+    assert [(bell.task_id, bell.queue) for bell in settled.bells] == [("p", "parents")]
+    assert (await tree.store.peek("p")).seq == 1
+
+
+async def test_a_cancel_whose_reply_was_lost_is_told_as_one_and_closes_the_tree(tree, monkeypatch):
+    await tree.resting_parent("c")
+    held = await tree.claim("c")
+    await tree.submit("g", "c", held.claim)
+    losing_replies(tree.store, monkeypatch)
+    answer = await tree.store.cancel("c")
+    assert (answer.outcome, [bell.task_id for bell in answer.bells]) == ("cancelled", ["p"])
+    assert (await tree.state("g"), (await tree.store.peek("p")).seq) == (Status.CANCELLED, 1)
+
+
+async def test_the_tree_of_a_parent_that_failed_can_be_stopped(tree):
+    claim = await tree.working_parent("c1", "c2")
+    running = await tree.claim("c1")
+    await tree.settle("p", claim, FAILED)
+    answer = await tree.store.cancel("p")
+    assert (answer.outcome, answer.status) == ("already_finished", Status.ERROR)
+    assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
+    assert await tree.settle("c1", running.claim) is None
+    assert await tree.state("p") == Status.ERROR
+
+
+async def test_a_walk_that_a_canceller_did_not_finish_is_known_until_it_is_done(tree, monkeypatch):
+    claim = await tree.working_parent("c1", "c2")
+    await tree.settle("c1", (await tree.claim("c1")).claim, ASKS)
+    await tree.settle("p", claim)
+
+    async def dies(task_id):
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tree.store, "close_below", dies)
+        with pytest.raises(ConnectionError):
+            await tree.store.cancel("p")
+    assert await tree.state("c1") == Phase.ASKING
+    assert await tree.store.unclosed(older_than_ms=60_000) == ()
+    assert await tree.store.unclosed(older_than_ms=-1) == ("p",)
+    await tree.store.close_below("p")
+    assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
+    assert await tree.store.unclosed(older_than_ms=-1) == ()
+
+
+async def test_a_task_that_is_cancelled_between_runs_tells_its_last_run(tree):
+    await tree.resting_parent("c")
+    held = await tree.claim("c")
+    await tree.settle("c", held.claim, ASKS)
+    await tree.store.cancel("c")
+    (note,) = (await tree.claim("p")).notifications
+    assert note.id == f"c:{held.run.run_id}:cancelled"
+
+
+async def test_a_wake_forgets_the_error_before_it(tree):
+    claim = await tree.working_parent("c")
+    await tree.settle("p", claim, FAILED)
+    assert (await tree.store.peek("p")).error.type == "ValueError"
+    await tree.run("c")
+    assert (await tree.state("p"), (await tree.store.peek("p")).error) == (Phase.QUEUED, None)

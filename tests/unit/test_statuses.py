@@ -53,8 +53,14 @@ def test_every_state_of_a_move_is_a_state():
 
 def test_the_scripts_know_the_same_moves():
     text = scripts.source("settle")
-    found = set(re.findall(r'\["([a-z]*)/([a-z]*)>([a-z]*)/([a-z]*)"\]=true', text))
-    assert found == {(s, sp or "", t, tp or "") for (s, sp), (t, tp) in edges()}
+    found = {
+        (move, *edge)
+        for move, table in re.findall(r'\["([a-z ]+)"\]={([^}]*)}', text)
+        for edge in re.findall(r'\["([a-z]*)/([a-z]*)>([a-z]*)/([a-z]*)"\]=true', table)
+    }
+    assert found == {
+        (move, s, sp or "", t, tp or "") for move, sources, targets in MOVES for s, sp in sources for t, tp in targets
+    }
     names = ",".join(f'"{status}"' for status in Status)
     assert f"local STATUSES = {{{names}}}" in text
 
