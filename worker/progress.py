@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from ..shared import events
-from ..shared.text import clean, clip, plain
+from ..shared.text import clip, plain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -39,6 +39,7 @@ def pause(runs: int) -> float:
 class Emitter:
     """The events of one run. `emit` may be called from any thread; all else happens on the loop.
 
+    What an event says comes from agents, models and tools: it is made plain here, so that none can fail a write.
     `runs` tells how many runs are at work.
     """
 
@@ -58,6 +59,7 @@ class Emitter:
 
     def emit(self, kind: str, data: dict[str, Any]) -> None:
         """Put an event into the buffer."""
+        data = plain(data)
         if threading.get_ident() == self._thread:
             self._add(kind, data)
         else:
@@ -74,7 +76,7 @@ class Emitter:
             self._dropped += 1
             return
         else:
-            self._buffer.append((kind, dict(data)))
+            self._buffer.append((kind, data))
             full = len(self._buffer) >= FLUSH_EVENTS
         if self._flushing is None:
             if full:
@@ -125,7 +127,7 @@ def _continues(last: dict[str, Any], data: dict[str, Any]) -> bool:
 def tokens(message: BaseMessage, node: str) -> dict[str, Any] | None:
     """The data of a `tokens` event for a piece of a model's message; `None` where it holds no text."""
     text = message.text
-    return {"text": clean(text), "node": node, "message_id": message.id} if text else None
+    return {"text": text, "node": node, "message_id": message.id} if text else None
 
 
 def custom(payload: Any) -> dict[str, Any]:
@@ -137,4 +139,4 @@ def custom(payload: Any) -> dict[str, Any]:
 
 def arguments(text: str) -> str:
     """A tool call's arguments as they are shown."""
-    return clip(clean(text), MAX_ARGS)
+    return clip(text, MAX_ARGS)

@@ -160,6 +160,16 @@ async def test_progress_and_custom_events_are_told(bench):
     assert ("progress", {"done": 3, "total": 4, "fraction": 0.75, "note": None}) in told
 
 
+async def test_no_event_of_an_agent_can_fail_its_run(bench):
+    outcome, task = await bench.do("counts")
+    assert isinstance(outcome, Finished)
+    told = [event.data for event in await bench.events(task.task_id) if event.type in {"progress", "custom"}]
+    assert told == [
+        {"done": 3.0, "total": 10.0, "fraction": 0.3, "note": None},
+        {"data": {"1": "nan", "who": "<object>", "half": "\N{REPLACEMENT CHARACTER}"}},
+    ]
+
+
 async def test_a_chat_tells_of_tools_and_tokens_and_counts_them(bench):
     _, task = await bench.do("chat", "look around")
     assert (task.status, task.result) == (Status.SUCCESS, "the final answer")

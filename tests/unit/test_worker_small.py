@@ -4,11 +4,14 @@ import asyncio
 import io
 import json
 import logging
+import math
 import threading
+from decimal import Decimal
 
 import pytest
 import structlog
 
+from outrider.shared.errors import BadInput
 from outrider.shared.events import EVENTS
 from outrider.shared.limits import Usage
 from outrider.shared.log import set_up_logging
@@ -99,6 +102,22 @@ async def test_a_run_knows_when_its_jobs_have_ended():
 
 def test_progress_outside_a_run_does_nothing():
     progress(1, 2, "half")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ((math.nan,), "done is nan"),
+        ((1, -math.inf), "total is -inf"),
+        ((Decimal("NaN"),), "done is of type Decimal"),
+        ((10**400,), "done is of type int"),
+        (("3", 4), "done is of type str"),
+        ((None,), "done is of type NoneType"),
+    ],
+)
+def test_progress_takes_finite_numbers_alone(call, said):
+    with pytest.raises(BadInput, match=f"progress: {said}: must be a finite number"):
+        progress(*call)
 
 
 def test_every_event_has_its_meaning():

@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager
+from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, TypedDict
 
 import redis.asyncio
@@ -211,6 +213,17 @@ async def _tells(state):
 
 
 tells = _chain(("tells", _tells)).compile()
+
+
+async def _counts(state):
+    progress(Decimal(3), Fraction(10))
+    running.get().emit("custom", {"data": {Decimal(1): float("nan"), "who": object(), "half": "\ud835"}})
+    with contextlib.suppress(ValueError):
+        progress(float("nan"))
+    return {"done": ["counted"]}
+
+
+counts = _chain(("counts", _counts)).compile()
 
 _inner = _chain(("inner", _step("inner"))).compile(checkpointer=False)
 no_checkpoints_inside = _chain(("nested", _inner), ("after", _step("after"))).compile()
