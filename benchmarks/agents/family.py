@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from typing import Any, Literal
+from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
@@ -17,7 +17,7 @@ from outrider import BackgroundSubagents
 from outrider.shared.context import running
 
 SUBAGENTS = {"brief": "ends after a moment", "crowd": "ends when all do"}
-MOMENT_SECONDS = 0.1  #: that a brief child lives: its parent is at rest by then
+MOMENT_SECONDS = 0.1  #: that a brief child lives, and the last of many: a parent that rests is at rest by then
 TURN_SECONDS = 0.1  #: that a turn of a working parent takes
 
 _here: Counter[str] = Counter()  # children of a parent that wait for the others
@@ -38,6 +38,7 @@ async def _crowd(state: MessagesState) -> dict[str, Any]:
     parent_id = _parent_id()
     _here[parent_id] += 1
     if _here[parent_id] == _number(state["messages"]):
+        await asyncio.sleep(MOMENT_SECONDS)
         _together[parent_id].set()
     await _together[parent_id].wait()
     return {"messages": [AIMessage("found it")]}
@@ -58,9 +59,7 @@ async def work() -> str:
 
 
 class Lead(BaseChatModel):
-    """Leads so many children as the first message says, one after the other or all at once."""
-
-    kind: Literal["relay", "lead"]
+    """Leads so many children as the first message says."""
 
     @property
     def _llm_type(self) -> str:
@@ -71,43 +70,47 @@ class Lead(BaseChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:  # noqa: ARG002 LangChain's signature
-        message = (self._relay if self.kind == "relay" else self._lead)(messages)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        turns = sum(isinstance(message, AIMessage) for message in messages)
+        # All of a person that the conversation has is its first message.
+        told = sum(isinstance(message, HumanMessage) for message in messages) - 1
+        return ChatResult(generations=[ChatGeneration(message=self._next(messages, turns, told))])
 
-    def _relay(self, messages: list[BaseMessage]) -> AIMessage:
-        """One child after the other: start one, rest, and start the next when woken."""
-        told = _told(messages)
+    def _next(self, messages: list[BaseMessage], turns: int, told: int) -> AIMessage:
+        """Start one child, rest, and start the next when woken."""
         if isinstance(messages[-1], ToolMessage) or told >= _number(messages):
             return AIMessage("that is all for now")
-        return _calls(("start_async_task", {"description": "go", "subagent_type": "brief"}), first=told)
+        return _calls(turns, "start_async_task", description="go", subagent_type="brief")
 
-    def _lead(self, messages: list[BaseMessage]) -> AIMessage:
-        """Start all children in one turn, and work until half of them were told of: then rest."""
-        count, turns = _number(messages), sum(isinstance(message, AIMessage) for message in messages)
-        if turns == 0:
-            crowd = {"description": str(count), "subagent_type": "crowd"}
-            return _calls(*[("start_async_task", crowd)] * count)
-        if _told(messages) < count // 2:
-            return _calls(("work", {}), first=count + turns)
-        return AIMessage("that is all for now")
+
+class Leaves(Lead):
+    """Starts all children in one turn, and rests."""
+
+    def _next(self, messages: list[BaseMessage], turns: int, told: int) -> AIMessage:  # noqa: ARG002 others look at it
+        if turns:
+            return AIMessage("that is all for now")
+        count = _number(messages)
+        return _calls(turns, "start_async_task", count, description=str(count), subagent_type="crowd")
+
+
+class Works(Leaves):
+    """Starts all children in one turn, works until it was told of half of them, and rests."""
+
+    def _next(self, messages: list[BaseMessage], turns: int, told: int) -> AIMessage:
+        if turns and told < _number(messages) // 2:
+            return _calls(turns, "work")
+        return super()._next(messages, turns, told)
 
 
 def _number(messages: list[BaseMessage]) -> int:
     return int(next(message.text for message in messages if isinstance(message, HumanMessage)))
 
 
-def _told(messages: list[BaseMessage]) -> int:
-    """How many children were told of: all of a person that the conversation has is its first message."""
-    return sum(isinstance(message, HumanMessage) for message in messages) - 1
+def _calls(turn: int, name: str, count: int = 1, **args: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{turn}-{at}"} for at in range(count)])
 
 
-def _calls(*calls: tuple[str, dict[str, Any]], first: int = 0) -> AIMessage:
-    made = [{"name": name, "args": args, "id": f"call-{first + at}"} for at, (name, args) in enumerate(calls)]
-    return AIMessage("", tool_calls=made)
+def _parent(model: Lead) -> Any:
+    return create_agent(model, tools=[work], middleware=[BackgroundSubagents(SUBAGENTS)])
 
 
-def _parent(kind: Literal["relay", "lead"]) -> Any:
-    return create_agent(Lead(kind=kind), tools=[work], middleware=[BackgroundSubagents(SUBAGENTS)])
-
-
-relay, lead = _parent("relay"), _parent("lead")
+relay, leaves, works = _parent(Lead()), _parent(Leaves()), _parent(Works())
