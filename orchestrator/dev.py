@@ -92,7 +92,7 @@ class DevServer:
         self._say(f"starting {started}")
         name, port = f"dev-{os.getpid()}@{socket.gethostname()}", _free_port(FLOWER_PORT)
         self._start("worker", "-m", "outrider.worker", "-n", name)
-        monitor = ("-m", "celery", "-A", "outrider.orchestrator.monitor", "flower")
+        monitor = ("-m", "celery", "-A", "outrider.worker.main", "flower")
         self._start("flower", *monitor, f"--address={FLOWER_HOST}", f"--port={port}", "--logging=error")
         flower_url, redis_url = f"http://{FLOWER_HOST}:{port}", self._settings.redis_url
         app = make_app(self._settings)

@@ -22,16 +22,20 @@ async def until(look):
         await asyncio.sleep(PAUSE_SECONDS)
 
 
+#: As users of Celery start it.
+PLAIN = (sys.executable, "-W", "ignore", "-m", "celery", "-A", "outrider.worker.main", "flower")
+
+
 class Flower:
     """`outrider flower`, on a free port; the `url` once it listens."""
 
-    def __init__(self, redis_url, namespace, *args, **env):
-        self._args = args
+    def __init__(self, redis_url, namespace, *args, command=(*CLI, "flower"), **env):
+        self._command = (*command, "--port=0", *args)
         self._env = {**os.environ, "OUTRIDER_REDIS_URL": redis_url, "OUTRIDER_NAMESPACE": namespace, **env}
 
     def __enter__(self):
         self._process = subprocess.Popen(
-            [*CLI, "flower", "--port", "0", *self._args],
+            self._command,
             env=self._env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -47,7 +47,7 @@ def flower(
         # Not on the command line of what this process becomes: everyone on the machine sees that.
         os.environ["FLOWER_BASIC_AUTH"] = basic_auth
     sys.stdout.flush()
-    command = [sys.executable, "-m", "celery", "-A", "outrider.orchestrator.monitor", "flower"]
+    command = [sys.executable, "-m", "celery", "-A", "outrider.worker.main", "flower"]
     command += [] if address is None else [f"--address={address}"]
     command += [] if port is None else [f"--port={port}"]
     os.execv(command[0], command)  # noqa: S606 the pid stays, so that it takes the signals

@@ -1,4 +1,4 @@
-"""Flower for one namespace: `celery -A outrider.orchestrator.monitor flower`.
+"""Flower, made safe to leave open: `outrider flower`, and `celery -A outrider.worker.main flower` too.
 
 Where nobody has to log in, Flower's API is closed, or open to every page that a browser shows. On loopback, ours is
 open to this machine's programs and to Flower's own pages alone; elsewhere it does not start without authentication.
@@ -16,14 +16,10 @@ import flower.command
 from flower.app import Flower
 from flower.views import BaseHandler
 
-from ..shared.broker import make_app
-from ..shared.errors import ConfigError
-from ..shared.settings import Settings
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ADDRESS, PORT = "127.0.0.1", 5555
+ADDRESS = "127.0.0.1"  #: where it listens, unless it is told otherwise
 #: Flower's own columns, and the arguments: of a job these are agent, title and task id.
 COLUMNS = "name,args,state,worker,received,runtime,uuid"
 BAD_USE = 2  #: the exit code
@@ -107,15 +103,9 @@ def _leave(text: str) -> NoReturn:
     sys.exit(BAD_USE)
 
 
-def _settings() -> Settings:
-    try:
-        return Settings.load()
-    except ConfigError as error:
-        _leave(str(error))
-
-
-app = make_app(_settings())
-# Flower's command takes the class from its module.
-flower.command.Flower = GuardedFlower
-os.environ.setdefault("FLOWER_ADDRESS", ADDRESS)
-os.environ.setdefault("FLOWER_TASKS_COLUMNS", COLUMNS)
+def guard_flower() -> None:
+    """Make Flower's command start ours, with our defaults. Called before the command reads its options."""
+    # The command takes the class from its module.
+    flower.command.Flower = GuardedFlower
+    os.environ.setdefault("FLOWER_ADDRESS", ADDRESS)
+    os.environ.setdefault("FLOWER_TASKS_COLUMNS", COLUMNS)
