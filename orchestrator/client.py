@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..shared import catalogue
+from ..shared.bells import Bell, bell_for
 from ..shared.connections import reachable
 from ..shared.context import running
 from ..shared.errors import BadInput, OutriderError, ParentClosed, UnknownTask
 from ..shared.ids import check_id, is_name, shorten
-from ..shared.queries import bell_label
-from ..shared.records import Bell, Tree
+from ..shared.records import Tree
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
@@ -268,11 +268,12 @@ class Outrider:
 
 
 def _first_bell(submission: Submission) -> Bell:
-    return Bell(
-        task_id=submission.task_id,
-        run_id=submission.run_id,
+    return bell_for(
+        submission.task_id,
+        submission.run_id,
         queue=submission.queue,
-        label=bell_label(submission.agent, submission.title, submission.task_id),
+        agent=submission.agent,
+        title=submission.title,
     )
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import redis.asyncio
     from celery import Celery
 
+    from ..shared.bells import Bell
     from ..shared.context import Running
-    from ..shared.records import Bell
     from ..shared.settings import Settings
 
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import (
 from redis.exceptions import NoScriptError
 
 from .checkpoint_records import Reply, Write, channel_of, in_order, read_record, script, thread_keys
-from .checkpoint_sync import current_loop
+from .on_loop import current_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -14,10 +14,10 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 from .checkpoint_cells import Cells
 from .checkpoint_reader import CheckpointReader, config_of
 from .checkpoint_records import ASIDE, entry, every_key, owner_of, read_record, thread_keys, write_record
-from .checkpoint_sync import blocking, wait_on
 from .errors import BadInput, ClaimLost
-from .family import CURSOR
+from .notes import CURSOR
 from .notifications import last_seq
+from .on_loop import blocking, wait_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

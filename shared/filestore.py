@@ -6,7 +6,6 @@ can find out that somebody else wrote in between.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.store.base import (
@@ -23,7 +22,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from .errors import BadInput, OutriderError
+from .errors import BadInput
 from .file_records import (
     Call,
     Entry,
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
 
     from .keys import Keys
 
+from .on_loop import current_loop, wait_on
+
 T = TypeVar("T")
 
 SCANNED_PER_CALL = 100  #: items that one call brings when a filter picks from them
@@ -68,10 +69,7 @@ class RedisStore(BaseStore):
     def __init__(self, redis: redis.asyncio.Redis, keys: Keys) -> None:
         self._script = redis.register_script(script())
         self._keys = keys.files()
-        try:
-            self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None
+        self._loop = current_loop()
 
     # LangGraph's interface: all its other methods come down to these two
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -138,17 +136,7 @@ class RedisStore(BaseStore):
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run an async method of this store on its loop and wait in this thread: the sync face of them all."""
-        try:
-            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
-        if self._loop is None or self._loop is here:
-            work.close()
-            raise OutriderError(
-                "this store's sync methods block: call them from another thread than that of the loop on which the "
-                "store was made (inside the loop, await the method that begins with an `a`)"
-            )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return wait_on(self._loop, work)
 
     # inside
     async def _call(self, calls: Sequence[Call]) -> list[list[Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
-from .family import LIMIT
+from .notes import NOTE_LIMIT as LIMIT
 from .statuses import Status
 from .text import clean, one_line, render_json
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .bells import bell_for
 from .errors import BadInput, UnknownTask
 from .ids import check_id
 from .keys import Keys
-from .records import Bell, Event, Page, Run, Task
+from .records import Event, Page, Run, Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
     import redis.asyncio
 
+    from .bells import Bell
     from .statuses import Status
 from .transitions import Facts
 
@@ -140,18 +142,7 @@ class Queries:
 
     def bell(self, task: Task, run: Run) -> Bell:
         """The bell of a run."""
-        return Bell(
-            task_id=task.task_id,
-            run_id=run.run_id,
-            kind=run.kind,
-            queue=run.queue,
-            label=bell_label(task.agent, task.title, task.task_id),
-        )
-
-
-def bell_label(agent: str, title: str, task_id: str) -> str:
-    """What people see of a bell in Flower: never a description."""
-    return f"{agent} · {task_id}" if title == agent else f"{agent} · {title} · {task_id}"
+        return bell_for(task.task_id, run.run_id, queue=run.queue, agent=task.agent, title=task.title, kind=run.kind)
 
 
 def _matches(task: Task, statuses: frozenset[Status], agent: str | None, parent_id: str | None) -> bool:

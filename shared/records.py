@@ -245,13 +245,3 @@ class Page(Record):
     def to_json(self) -> dict[str, Any]:
         """The public form."""
         return {"tasks": [task.to_json() for task in self.tasks], "more": self.more, "next": self.next}
-
-
-class Bell(Record):
-    """What a Celery message carries, and where it goes. The label is for people who look at Flower."""
-
-    task_id: str
-    run_id: str
-    kind: RunKind = RunKind.AGENT
-    queue: str
-    label: str  #: agent, title and task id

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .bells import bells_of
 from .clockwork import Clockwork
 from .context import Claim
 from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed, UnknownTask
-from .family import Family, bells_of, flat, note_of
+from .family import Family
 from .ids import new_token
+from .notes import note_of
 from .records import Notification, Run, Task
 from .statuses import RunKind, Status
 from .transitions import Cancelled, Claimed, Ending, Facts, Settled, Submission, Submitted
@@ -82,8 +84,8 @@ class Store(Clockwork):
                 int(submission.notify_parent),
                 *((claim.run_id, claim.epoch, claim.token) if claim else ("", "", "")),
                 len(task_fields) * 2,
-                *flat(task_fields),
-                *flat(run_fields),
+                *_flat(task_fields),
+                *_flat(run_fields),
             ],
         )
         if reply[0] == b"conflict":
@@ -249,6 +251,10 @@ def _refusal(why: str, submission: Submission, claim: Claim | None) -> OutriderE
         "cut": "a task above it is cancelled",
     }
     return ParentClosed(submission.parent_id or "", reasons[why])
+
+
+def _flat(fields: dict[str, str]) -> list[str]:
+    return [part for pair in fields.items() for part in pair]
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:

@@ -183,5 +183,5 @@ def test_a_sync_method_of_a_store_that_has_no_loop_says_so(namespace):
         return fakeredis.FakeAsyncRedis()
 
     store = RedisStore(asyncio.run(client()), Keys(namespace))
-    with pytest.raises(OutriderError, match="the loop on which the store was made"):
+    with pytest.raises(OutriderError, match="the loop on which it was made"):
         store.put(("a",), "k", {})

@@ -1,4 +1,4 @@
-"""The sync face of the saver: its async methods, run on its loop while the calling thread waits."""
+"""The sync face of what belongs to a loop: its async methods run there while the calling thread waits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wait_on(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T]
     if loop is None or loop is current_loop():
         work.close()
         raise OutriderError(
-            "this saver's sync methods block: call them from another thread than that of the loop on which the saver "
+            "sync methods of a saver or a store block: call them from another thread than that of the loop on which it "
             "was made (on the loop itself, await the method whose name begins with an `a`)"
         )
     return asyncio.run_coroutine_threadsafe(work, loop).result()
