@@ -102,6 +102,18 @@ async def test_a_lost_workers_job_does_not_stay_started(redis_url, namespace):
             assert job["exception"] == "AgentFailed('WorkerLost')"
 
 
+async def test_a_cancelled_job_of_a_lost_worker_does_not_stay_started(redis_url, namespace):
+    async with house(redis_url, namespace) as (flower, client, worker):
+        task = await client.submit("sleeper", SECRET)
+        await flower.shows(task.run_id, "STARTED")
+        await begin(client, task)
+        worker.process.kill()
+        await worker.ends()
+        assert (await client.cancel(task.task_id)).outcome == "cancelled"
+        with WorkerProcess(redis_url, namespace):
+            await flower.shows(task.run_id, "REVOKED")
+
+
 async def test_pages_of_others_are_refused(redis_url, namespace):
     async with house(redis_url, namespace) as (flower, client, _):
         task = await client.submit("sleeper", "x")
