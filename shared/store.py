@@ -16,6 +16,7 @@ from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed,
 from .family import Family
 from .ids import new_token
 from .notes import note_of
+from .queries import CHUNK
 from .records import Notification, Run, Task
 from .statuses import RunKind, Status
 from .transitions import Cancelled, Claimed, Ending, Facts, Settled, Submission, Submitted
@@ -162,24 +163,30 @@ class Store(Clockwork):
         parent hears of it, unless it is the one who cancels (`tell_parent=False`) and does not rest. The caller rings
         the bells of the answer.
         """
-        answer = await self._cancel_one(await self.peek(task_id), keep_children, tell_parent)
+        task = await self.peek(task_id)
+        answer = await self._cancel_one(task, keep_children=keep_children, tell_parent=tell_parent)
         if not keep_children:
             await self.close_below(task_id)
         return answer
 
     async def close_below(self, task_id: str) -> None:
-        """Cancel the descendants of a task whose cut has risen. A second call finds nothing to do.
+        """Cancel those descendants of a task that its risen cut cuts. A second call finds nothing to do.
 
-        None is added from there on, so one walk finds them all. A sweeper walks again where a canceller died.
+        What was cut takes no children, so one walk finds all. A sweeper walks again where a canceller died.
         """
-        below = [task_id]
+        below, walked = [task_id], [task_id]
         while below:
             async for child in self.children_of(below.pop()):
                 below.append(child.task_id)
-                await self._cancel_one(child, keep_children=False, tell_parent=False)
-        await self.redis.zrem(self.keys.closing(), task_id)
+                answer = await self._cancel_one(child, keep_children=False, tell_parent=False, only_cut=True)
+                if answer.outcome != "left":
+                    walked.append(child.task_id)
+        for start in range(0, len(walked), CHUNK):
+            await self.redis.zrem(self.keys.closing(), *walked[start : start + CHUNK])
 
-    async def _cancel_one(self, task: Task, keep_children: bool, tell_parent: bool) -> Cancelled:  # noqa: FBT001 private
+    async def _cancel_one(
+        self, task: Task, *, keep_children: bool, tell_parent: bool, only_cut: bool = False
+    ) -> Cancelled:
         facts = Facts.of(task)
         while True:
             family = Family(self.keys, facts)
@@ -192,6 +199,7 @@ class Store(Clockwork):
                     self.keys.control(),
                     self.keys.children(task.task_id),
                     self.keys.closing(),
+                    *self._ancestor_keys(facts),
                 ],
                 [
                     task.task_id,
@@ -202,13 +210,14 @@ class Store(Clockwork):
                     int(not tell_parent),
                     family.wake_run,
                     self._ring_again_ms,
+                    int(only_cut),
                 ],
             )
             match reply[0]:
                 case b"cancelled":
                     return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells_of(reply[2]))
-                case b"already_finished":
-                    return Cancelled(task.task_id, "already_finished", Status(reply[1].decode()))
+                case b"already_finished" | b"left":
+                    return Cancelled(task.task_id, reply[0].decode(), Status(reply[1].decode()))
                 case b"unknown":
                     raise UnknownTask(task.task_id)
             task = await self.peek(task.task_id)  # another run is active by now

@@ -2,13 +2,16 @@
 -- are kept, its cut rises too, also where it had ended itself, and from then on no descendant is submitted, claimed or
 -- settled; a task with children is noted until the caller has closed them. A repeated call gets the same answer.
 -- KEYS  after the family: 30 control channel  31 the task's children  32 tasks whose descendants are to be closed
+--       33 … ancestors, root first
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
+--       only_cut ('1': leave a task of which no ancestor was cancelled with its children since it took its place)
 -- Returns {'cancelled', status before, what the bell of the parent's wake needs}, {'already_finished', status},
---         {'moved'} where another run is active by now, or {'unknown'}
+--         {'moved'} where another run is active by now, {'left', status}, or {'unknown'}
 local task_id, run_id = ARGV[1], ARGV[2]
 local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase')
 if not task[1] then return {'unknown'} end
+if ARGV[9] == '1' and not is_cut(TASK, 33) then return {'left', task[1]} end
 if task[2] ~= run_id and redis.call('HGET', TASK, 'cancelled_by') ~= ARGV[7] then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
 if ended and redis.call('HGET', TASK, 'cancelled_by') == ARGV[7] then return {'cancelled', task[1], bell(PARENT, WAKE_RUN)} end

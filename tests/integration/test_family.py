@@ -341,6 +341,25 @@ async def test_a_task_that_rests_under_a_cut_is_closed_after_its_last_child(tree
     assert (await tree.state("c"), await tree.state("g")) == (Status.CANCELLED, Status.CANCELLED)
 
 
+async def test_a_walk_closes_what_was_there_when_it_was_asked_for_and_nothing_else(tree, monkeypatch):
+    async def dies(task_id):
+        raise ConnectionError
+
+    claim = await tree.working_parent("c")
+    held = await tree.claim("c")
+    await tree.submit("g", "c", held.claim)
+    await tree.settle("p", claim, FAILED)
+    with monkeypatch.context() as patch:
+        patch.setattr(tree.store, "close_below", dies)
+        with pytest.raises(ConnectionError):
+            await tree.store.cancel("p")
+    await tree.submit("later", "p")
+    await tree.store.close_below("p")
+    states = [await tree.state(name) for name in ("p", "c", "g", "later")]
+    assert states == [Status.ERROR, Status.CANCELLED, Status.CANCELLED, Phase.QUEUED]
+    assert await tree.store.unclosed(older_than_ms=-1) == ()
+
+
 async def test_a_doubled_settle_tells_once(tree):
     await tree.resting_parent("c")
     held = await tree.claim("c")
