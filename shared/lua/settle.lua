@@ -11,7 +11,7 @@ local task_id, run_id, epoch, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local status, phase, ring_again_ms = ARGV[8], ARGV[9], ARGV[18]
 local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms')
 if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then
-  return {'settled', bell(TASK, NEXT_RUN), bell(PARENT, WAKE_RUN)}
+  return {'settled', bell(TASK, NEXT_RUN), HAS_PARENT and bell(PARENT, WAKE_RUN) or {}}
 end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end

@@ -368,6 +368,13 @@ async def test_a_doubled_settle_tells_once(tree):
     assert (await tree.store.peek("p")).seq == 1
 
 
+async def test_a_settle_that_is_sent_again_after_a_wake_rings_nothing(tree):
+    claim = await tree.working_parent("c")
+    await tree.run("c")
+    assert [bell.task_id for bell in (await tree.settle("p", claim)).bells] == ["p"]
+    assert (await tree.settle("p", claim)).bells == ()
+
+
 async def test_a_long_result_is_cut_in_the_inbox_and_whole_in_the_record(tree):
     await tree.resting_parent("c")
     await tree.run("c", replace(DONE, result='"' + "x" * 200_000 + '"'))
