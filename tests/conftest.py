@@ -10,6 +10,7 @@ import fakeredis
 import pytest
 import redis.asyncio
 
+import servers
 from outrider.orchestrator.embedded import EmbeddedRedis
 
 UNIT = Path(__file__).parent / "unit"
@@ -44,6 +45,30 @@ def redis_server():
 @pytest.fixture
 def redis_url(redis_server):
     return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory):
+    """One RabbitMQ for the whole session. Each test takes a vhost of it."""
+    if not (servers.RABBITMQ and servers.EPMD):
+        pytest.skip("no RabbitMQ on this machine")
+    with servers.RabbitMQ(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def broker_url(request):
+    """Give each test Redis as the broker in one run (an empty URL: the records' Redis) and RabbitMQ in the other."""
+    return "" if request.param == "redis" else request.getfixturevalue("rabbitmq").vhost()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in words whether the tests that need RabbitMQ ran: the list of skipped ones is easily overlooked."""
+    ran = sum("rabbitmq" in report.nodeid for report in terminalreporter.stats.get("passed", ()))
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "no RabbitMQ" in str(report.longrepr)]
+    if ran or skipped:
+        said = f"{ran} tests passed on it" if ran else f"not on this machine, {len(skipped)} tests skipped"
+        terminalreporter.write_line(f"RabbitMQ as the broker: {said}")
 
 
 @pytest.fixture

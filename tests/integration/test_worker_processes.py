@@ -4,90 +4,22 @@ import asyncio
 import json
 import os
 import signal
-import threading
 
 import pytest
 
-import workers
 from outrider.orchestrator.embedded import EmbeddedRedis
-from outrider.shared.broker import make_app, ring
-from outrider.shared.records import Bell
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
+from sites import Monitor, open_site
 
 SECRET = "sk-SECRET-in-a-description"
 
 
-class Site:
-    """A namespace with its desk, its broker, and the workers that a test starts."""
-
-    def __init__(self, desk, settings):
-        self.desk, self.settings = desk, settings
-        self.app = make_app(settings)
-
-    def worker(self, *args, **env):
-        return workers.WorkerProcess(self.settings.redis_url, self.settings.namespace, *args, **env)
-
-    async def ring(self, task_id, run_id, queue="subagents", label="label"):
-        await asyncio.to_thread(ring, self.app, Bell(task_id=task_id, run_id=run_id, queue=queue, label=label))
-
-    async def submit(self, agent, text="go", **fields):
-        task_id, run_id = await self.desk.submit(agent, text, **fields)
-        await self.ring(task_id, run_id, fields.get("queue", "subagents"))
-        return task_id, run_id
-
-    async def settled(self, task_id):
-        await self.desk.until(task_id, "task.settled")
-        return await self.desk.store.get(task_id)
-
-
 @pytest.fixture
-async def site(redis_url, namespace, monkeypatch):
+async def site(redis_url, broker_url, namespace, monkeypatch):
     monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
-    settings = Settings(redis_url=redis_url, namespace=namespace)
-    async with workers.desk(settings) as desk:
-        site = Site(desk, settings)
+    async with open_site(Settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace)) as site:
         yield site
-        site.app.close()
-
-
-class Monitor:
-    """Hears Celery's events, as Flower does."""
-
-    def __init__(self, app):
-        self.events = []
-        self._more = threading.Condition()
-        self._receiver = app.events.Receiver(app.connection_for_read(), handlers={"*": self._hear})
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self):
-        with self._receiver.connection:
-            self._receiver.capture(limit=None, timeout=None, wakeup=False)
-
-    def _hear(self, event):
-        with self._more:
-            self.events.append(event)
-            self._more.notify_all()
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._receiver.should_stop = True
-        self._thread.join()
-
-    async def hears(self, kind, run_id):
-        """Return when it has heard an event of this type about a run."""
-
-        def wait():
-            with self._more:
-                assert self._more.wait_for(lambda: kind in self.of(run_id), 30), self.of(run_id)
-
-        await asyncio.to_thread(wait)
-
-    def of(self, run_id):
-        return [event["type"] for event in self.events if event.get("uuid") == run_id]
 
 
 async def test_tasks_on_threads_from_start_to_stop(site):
@@ -235,9 +167,7 @@ async def test_a_bad_start_is_one_line(site, env, said):
 async def test_a_restart_of_redis_is_sat_out(namespace, monkeypatch):
     with EmbeddedRedis() as server:
         monkeypatch.setenv("OUTRIDER_REDIS_URL", server.url)
-        settings = Settings(redis_url=server.url, namespace=namespace)
-        async with workers.desk(settings) as desk:
-            site = Site(desk, settings)
+        async with open_site(Settings(redis_url=server.url, namespace=namespace)) as site:
             with site.worker("-c", "4"):
                 task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
                 await site.desk.at(task_id, "b")
@@ -249,4 +179,3 @@ async def test_a_restart_of_redis_is_sat_out(namespace, monkeypatch):
                 after, _ = await site.submit("compiled")
                 assert (await site.settled(after)).status is Status.SUCCESS
             assert [event.type for event in await site.desk.events(task_id)].count("task.settled") == 1
-            site.app.close()

@@ -44,6 +44,17 @@ def test_our_variable_wins_over_the_common_one(monkeypatch):
         ("OUTRIDER_NAMESPACE", "a b", "OUTRIDER_NAMESPACE = 'a b'"),
         ("OUTRIDER_LOG_LEVEL", "loud", "OUTRIDER_LOG_LEVEL = 'loud'"),
         ("OUTRIDER_REDIS_URL", "http://u:hush@h/", "OUTRIDER_REDIS_URL = http://u:***@h/"),
+        ("OUTRIDER_REDIS_URL", "redis://:hush@h:port/", "OUTRIDER_REDIS_URL = redis://:***@h:port/: Port could not"),
+        (
+            "OUTRIDER_BROKER_URL",
+            "amqps://u:hush@h/?ssl_ca_certs=/no/ca.pem",
+            "OUTRIDER_BROKER_URL = amqps://u:***@h/?ssl_ca_certs=/no/ca.pem: ssl_ca_certs=/no/ca.pem is not a file",
+        ),
+        (
+            "OUTRIDER_REDIS_URL",
+            "rediss://h/?ssl_cert_reqs=CERT_NONE",
+            "OUTRIDER_REDIS_URL = rediss://h/?ssl_cert_reqs=CERT_NONE: ssl_cert_reqs must be required, optional or",
+        ),
     ],
 )
 def test_a_bad_setting_is_named_in_one_line(monkeypatch, name, value, said):
@@ -63,6 +74,7 @@ def test_a_bad_setting_is_named_in_one_line(monkeypatch, name, value, said):
         ("redis://:hush@h", "redis://:***@h"),
         ("redis://:hu@sh@h", "redis://:***@h"),
         ("redis://h/0?username=u&password=hush&x=1", "redis://h/0?username=u&password=***&x=1"),
+        ("rediss://h/0?ssl_password=hush", "rediss://h/0?ssl_password=***"),
     ],
 )
 def test_a_password_is_masked(url, masked):

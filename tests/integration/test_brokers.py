@@ -1,0 +1,94 @@
+"""What differs between brokers, and what two namespaces on one server know of each other: nothing."""
+
+import asyncio
+
+import pytest
+
+from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared.bells import Bell
+from outrider.shared.broker import BrokerUnreachable, make_app, ring
+from outrider.shared.settings import Settings
+from outrider.shared.statuses import Phase, Status
+from sites import Monitor, open_site
+
+
+async def test_a_bell_that_a_busy_worker_hoards_is_rung_again_for_another(
+    redis_url, broker_url, namespace, monkeypatch
+):
+    """On RabbitMQ a worker takes a message ahead; on Redis it does not, and nothing is rung twice."""
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+    quickly = {"OUTRIDER_RING_AGAIN_SECONDS": "0.5"}
+    async with open_site(Settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace)) as site:
+        site.desk.store._ring_again_ms = 500
+        with site.worker("-c", "1", **quickly):
+            busy, _ = await site.submit("compiled", state={"gates": ["b"]})
+            await site.desk.at(busy, "b")
+            waiting, _ = await site.submit("compiled")
+            with site.worker("-c", "1", **quickly):
+                assert (await site.settled(waiting)).status is Status.SUCCESS
+                assert (await site.desk.store.get(busy)).phase is Phase.WORKING
+                await site.desk.open(busy, "b")
+                assert (await site.settled(busy)).status is Status.SUCCESS
+        for task_id in (busy, waiting):  # however often it was rung
+            assert await site.desk.did(task_id) == ["a", "b", "c"]
+
+
+async def test_a_restart_of_rabbitmq_is_sat_out(redis_url, rabbitmq, namespace, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+    async with open_site(Settings(redis_url=redis_url, broker_url=rabbitmq.vhost(), namespace=namespace)) as site:
+        with site.worker("-c", "2"):
+            held, _ = await site.submit("compiled", state={"gates": ["b"]})
+            await site.desk.at(held, "b")
+            rabbitmq.restart()  # not in a thread: the server would end with it
+            # the client's pooled connection is dead, and the bell is rung all the same
+            after, _ = await site.submit("compiled")
+            await site.desk.open(held, "b")
+            for task_id in (held, after):
+                assert (await site.settled(task_id)).status is Status.SUCCESS
+
+
+async def test_a_broker_out_of_reach_is_one_line_without_the_password(namespace):
+    app = make_app(Settings(broker_url="amqp://outrider:hush@127.0.0.1:1/v", namespace=namespace))
+    with pytest.raises(BrokerUnreachable) as error:
+        await asyncio.to_thread(ring, app, Bell(task_id="t", run_id="r", queue="subagents", label="label"))
+    assert str(error.value).startswith("cannot reach the broker at amqp://outrider:***@127.0.0.1:1/v: ")
+    assert "hush" not in repr(error.value)
+    app.close()
+
+
+async def test_two_namespaces_on_one_redis_never_meet(monkeypatch):
+    """Neither by bells, records, monitors' events and Celery's commands, nor by any key or channel."""
+    with EmbeddedRedis() as server:
+        monkeypatch.setenv("OUTRIDER_REDIS_URL", server.url)
+        one, two = (open_site(Settings(redis_url=server.url, namespace=name)) for name in ("one", "one.2"))
+        async with one as one, two as two:
+            with Monitor(one.app) as monitor, one.worker("-c", "2") as first:
+                elsewhere, foreign_run = await two.submit("compiled", state={"gates": ["b"]})
+                here, here_run = await one.submit("compiled")
+                assert (await one.settled(here)).status is Status.SUCCESS
+                # one's worker has been at work, and two's bell still lies there
+                assert (await two.desk.store.get(elsewhere)).status is Status.PENDING
+                assert await one.desk.store.get_run(foreign_run) is None
+                with two.worker("-c", "2") as second:
+                    await two.desk.at(elsewhere, "b")
+                    assert len(await one.online()) == len(await two.online()) == 1
+                    assert await one.online() != await two.online()
+                    held, held_run = await one.submit("compiled", state={"gates": ["b"]})
+                    await one.desk.at(held, "b")
+                    for site, foreign in ((one, foreign_run), (two, held_run)):
+                        await asyncio.to_thread(site.app.control.revoke, foreign, terminate=True)
+                        await site.online()  # commands are heard in the order in which they were sent
+                    channels = await one.desk.redis.pubsub_channels("*")
+                    for site, task_id in ((one, held), (two, elsewhere)):
+                        await site.desk.open(task_id, "b")
+                        assert (await site.settled(task_id)).status is Status.SUCCESS
+                    second.process.terminate()
+                    assert await second.ends() == 0
+                first.process.terminate()
+                assert await first.ends() == 0
+            assert "task-succeeded" in monitor.of(here_run)
+            assert monitor.of(foreign_run) == []
+            names = [*channels, *await one.desk.redis.keys("*")]
+            strays = [name for name in names if not name.startswith((b"{one}:", b"{one.2}:")) and b":test:" not in name]
+            assert strays == []
+            assert {name.split(b":")[0] for name in channels} == {b"{one}", b"{one.2}"}
