@@ -1,18 +1,28 @@
 """`BackgroundSubagents` on a real worker: its tools, its prompt part, its state."""
 
+import asyncio
 import json
 import subprocess
 import sys
 import uuid
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 
 import puppets
+from outrider import BackgroundSubagents, OutriderError
 from outrider.shared.statuses import Status
 from puppets import called, started
 
 CLI = "from outrider.orchestrator.cli.main import main; main()"
 AGENTS = ["agent", "deep"]
+
+
+class Calls(GenericFakeChatModel):
+    def bind_tools(self, tools, **kwargs):
+        return self
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,30 @@ async def parent(site, request):
     await site.read(task_id)
     yield task_id
     await site.o.cancel(task_id)
+
+
+def prompt(middleware):
+    return middleware._prompt
+
+
+def test_subagents_are_described_by_the_caller_or_by_the_file(monkeypatch):
+    monkeypatch.setenv("OUTRIDER_CONFIG", str(puppets.CONFIG))
+    assert "- `leaf`: as I say\n" in prompt(BackgroundSubagents({"leaf": "as I say"}))
+    named = prompt(BackgroundSubagents(["leaf", "bare"]))
+    assert "- `leaf`: finds one thing\n- `bare`: a subagent\n" in named
+    assert "`deep`" not in named
+    everyone = prompt(BackgroundSubagents())
+    assert all(f"- `{name}`: " in everyone for name in json.loads(puppets.CONFIG.read_text())["graphs"])
+    with pytest.raises(OutriderError, match="names no agent stranger, other"):
+        BackgroundSubagents(["leaf", "stranger", "other"])
+
+
+async def test_outside_a_worker_the_agent_works_and_its_tools_say_what_they_need():
+    model = Calls(messages=iter([AIMessage("", tool_calls=[{"id": "c", **started("x")}]), AIMessage("done")]))
+    agent = create_agent(model, middleware=[BackgroundSubagents({"leaf": "x"})])
+    state = await agent.ainvoke({"messages": [HumanMessage("go")]})
+    assert "work only in an outrider worker" in state["messages"][2].text
+    assert state["messages"][-1].text == "done"
 
 
 async def test_tools_refuse_what_is_not_theirs_in_words_that_a_model_can_act_on(site, parent):
@@ -91,8 +125,10 @@ async def test_check_tells_the_whole_of_a_task_and_escapes_it(site, parent):
 
 
 async def test_a_parent_that_cancels_its_child_is_not_told_of_it(site, parent):
-    await site.call(parent, started("wait"), started("now"))
-    child, other = await site.children(parent)
+    await site.call(parent, started("wait"))
+    (child,) = await site.children(parent)
+    await site.call(parent, started("now"))
+    _, other = await site.children(parent)
     await site.o.wait(other)
     read = await site.call(parent, called("cancel_async_task", task_id=child))
     assert f"Task {child} is cancelled." in read.results
@@ -172,7 +208,8 @@ async def test_the_command_line_lists_children_of_a_parent(site, place, parent):
     await site.call(parent, started("wait"), started("wait"))
     children = await site.children(parent)
     url, namespace = place
-    done = subprocess.run(
+    done = await asyncio.to_thread(
+        subprocess.run,
         [sys.executable, "-c", CLI, "list", "--parent", parent, "--json"],
         env={"OUTRIDER_REDIS_URL": url, "OUTRIDER_NAMESPACE": namespace},
         capture_output=True,

@@ -4,7 +4,6 @@ A test plays the model: each call tells it what the model reads and waits for wh
 parent stands, across crashes too. Whatever is read is held against what providers accept.
 """
 
-
 import asyncio
 import json
 import os
