@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..shared import catalogue
@@ -68,9 +69,10 @@ class Outrider:
 
     @classmethod
     def inside(cls, run: Running) -> Self:
-        """A client over the connections of the worker that executes this run; it is open, and never closed."""
-        client = cls()
-        client._links = links.links_of(run, client.settings)
+        """A client with what the worker has that executes this run, its connections too; it is never closed."""
+        client = cls(run.settings)
+        client._config = run.config
+        client._links = links.links_of(run)
         return client
 
     async def submit(
@@ -104,7 +106,7 @@ class Outrider:
             agent, text, limits, state, context, configurable, title, metadata, queue, idempotency_key, notify_parent
         )
         if self._config is None:
-            self._config = catalogue.Config.load(self.settings.config)
+            self._config = await asyncio.to_thread(catalogue.Config.load, self.settings.config)
         inside = running.get()
         parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
         with reachable(self.settings):

@@ -36,9 +36,9 @@ def open_links(settings: Settings) -> Links:
     return Links(store, lambda: connect_blocking(settings), _Ringer(settings).ring)
 
 
-def links_of(run: Running, settings: Settings) -> Links:
+def links_of(run: Running) -> Links:
     """The links of the worker process that executes a run, for code inside it."""
-    return Links(run.store, lambda: connect_blocking(settings), run.ring)
+    return Links(run.store, lambda: connect_blocking(run.settings), run.ring)
 
 
 class _Ringer:

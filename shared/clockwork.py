@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .context import Claim
 from .queries import Queries
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .limits import Usage
     from .records import Run
 
+Events: TypeAlias = "Sequence[tuple[str, dict[str, Any]]]"
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 
 
@@ -58,9 +59,12 @@ class Clockwork(Queries):
             args += [claim.task_id, claim.run_id, claim.epoch, claim.token]
         return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
 
-    async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None) -> bool:
-        """Return a claimed run to `pending`, same attempt, with the task's usage so far. `False`: it was replaced."""
-        return await self._release(facts, claim, "given_back", 0, usage) == b"released"
+    async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None, events: Events = ()) -> bool:
+        """Return a claimed run to `pending`, same attempt, with the task's usage and the events so far.
+
+        `False`: it was replaced.
+        """
+        return await self._release(facts, claim, "given_back", 0, usage, events) == b"released"
 
     async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
         """Return a run whose lease ran out to `pending`, attempt + 1.
@@ -72,7 +76,7 @@ class Clockwork(Queries):
         return (await self._release(facts, claim, "lost", max_attempts)).decode()
 
     async def _release(
-        self, facts: Facts, claim: Claim, how: str, max_attempts: int, usage: Usage | None = None
+        self, facts: Facts, claim: Claim, how: str, max_attempts: int, usage: Usage | None = None, events: Events = ()
     ) -> bytes:
         reply = await self._scripts(
             "release",
@@ -86,15 +90,32 @@ class Clockwork(Queries):
                 max_attempts,
                 self._ring_again_ms,
                 usage.model_dump_json() if usage else "",
-                json.dumps({}),
+                *(part for kind, data in events for part in (kind, json.dumps(data))),
             ],
         )
         outcome: bytes = reply[0]
         return outcome
 
-    async def stopped(self, facts: Facts, run_id: str) -> None:
-        """Note that the code of a cancelled run has really ended. A second call does nothing."""
-        await self._scripts("stopped", self._task_keys(facts, run_id), [run_id])
+    async def stopped(
+        self, facts: Facts, claim: Claim, usage: Usage | None = None, *, only_expired: bool = False
+    ) -> bool:
+        """Note that the code of a cancelled run has really ended, with the task's usage. A second call changes nothing.
+
+        `False`: the run was not cancelled, or under a later claim; with `only_expired` also where its lease is good.
+        """
+        reply = await self._scripts(
+            "stopped",
+            self._task_keys(facts, claim.run_id),
+            [
+                claim.task_id,
+                claim.run_id,
+                claim.epoch,
+                claim.token,
+                int(only_expired),
+                usage.model_dump_json() if usage else "",
+            ],
+        )
+        return bool(reply[0] == b"stopped")
 
     async def sweep(self, *, lease_ms: int) -> Due:
         """Which leases ran out and which bells are overdue, a page of each. Any number of processes may ask."""

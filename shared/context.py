@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from .records import Bell, Run, Task
+    from .bells import Bell
+    from .catalogue import Config
+    from .records import Run, Task
+    from .settings import Settings
     from .store import Store
 
 
@@ -48,6 +51,8 @@ class Running:
     emit: Callable[[str, dict[str, Any]], None]  #: put an event into the task's stream, from any thread
     store: Store
     ring: Callable[[Bell], Awaitable[None]]
+    settings: Settings  #: of the worker
+    config: Config  #: what the worker read of `langgraph.json`
 
 
 #: Set by the worker around each run; copied by asyncio and by LangGraph into nodes and tools.

@@ -19,6 +19,7 @@ from outrider.shared.store import Store
 from outrider.shared.trees import tree_namespace
 from outrider.worker.agents import Agents
 from outrider.worker.control import Held
+from outrider.worker.deps import Deps
 from outrider.worker.runner import Runner
 
 CONFIG = Path(research.__file__).with_name("langgraph.json")
@@ -35,14 +36,16 @@ class Trees:
         config = Config.load(CONFIG)
         self.files = RedisStore(redis, self.store.keys)
         self._runner = Runner(
-            settings=self.settings,
-            redis=redis,
-            store=self.store,
-            files=self.files,
-            agents=Agents(config.agents, config.folder),
-            held=Held(),
-            ring=self._ring,
-            worker_id="here",
+            Deps(
+                settings=self.settings,
+                config=config,
+                store=self.store,
+                files=self.files,
+                agents=Agents(config.agents, config.folder),
+                held=Held(),
+                ring=self._ring,
+                worker_id="here",
+            )
         )
         self.outrider = Outrider(self.settings)
         self.outrider._links = Links(self.store, lambda: redis, self._ring)

@@ -23,6 +23,7 @@ from outrider.shared.store import Store
 from outrider.shared.transitions import Submission
 from outrider.worker.agents import Agents
 from outrider.worker.control import Held
+from outrider.worker.deps import Deps
 from outrider.worker.executor import JobExecutor
 from outrider.worker.runner import Runner
 from outrider.worker.upstream import allow_graphs_without_checkpoints
@@ -90,16 +91,8 @@ class Bench(Desk):
         self.settings, self.held, self.bells = settings, Held(), []
         asyncio.get_running_loop().set_default_executor(JobExecutor(8))
         self.agents = Agents(config.agents, config.folder)
-        self.runner = Runner(
-            settings,
-            store.redis,
-            store,
-            RedisStore(store.redis, store.keys),
-            self.agents,
-            self.held,
-            self._ring,
-            "bench",
-        )
+        files = RedisStore(store.redis, store.keys)
+        self.runner = Runner(Deps(settings, config, store, files, self.agents, self.held, self._ring, "bench"))
 
     async def _ring(self, bell):
         self.bells.append(bell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.errors import GraphDrained, NodeCancelledError
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from ..shared.limits import Usage
     from ..shared.transitions import Claimed
     from .control import Control
+    from .deps import Deps
     from .outcomes import Outcome
     from .progress import Batch
-    from .runner import Runner
 
 #: What an agent's code gets to end by itself once it was told to stop; then its run settles without it.
 STOP_SECONDS = 5.0
@@ -40,20 +41,34 @@ STOP_SECONDS = 5.0
 TELL_AGAIN_SECONDS = 1.0
 
 
-class Activation:
-    """One run's code in an asyncio task of its own. `outcome`, then `events`, then `code_ended`, once each."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended, with what is written of it in the same step."""
 
-    def __init__(self, runner: Runner, claimed: Claimed, control: Control) -> None:
-        self._runner, self._claimed, self._control = runner, claimed, control
+    outcome: Outcome
+    usage: Usage  #: of the whole task
+    events: Batch  #: that were not written yet
+
+
+class Activation:
+    """One run's code in an asyncio task of its own: `ended` runs it, and some of it may go on until `code_ended`."""
+
+    def __init__(self, deps: Deps, claimed: Claimed, control: Control) -> None:
+        self._deps, self._claimed, self._control = deps, claimed, control
         self._emitter = Emitter(
-            lambda batch: runner.store.emit(claimed.claim, claimed.task.agent, batch), runs=runner.held.__len__
+            lambda batch: deps.store.emit(claimed.claim, claimed.task.agent, batch), runs=deps.held.__len__
         )
         self._meter = Meter(claimed.task.usage, claimed.task.limits, control.stop, self._emitter.emit)
         self._view = View(self._emitter.emit)
         self._work: asyncio.Task[None] | None = None
 
-    async def outcome(self) -> Outcome:
+    async def ended(self) -> Ended:
         """Run the agent's code, until it ends or was told to stop and had its time for it."""
+        outcome = await self._outcome()
+        events = await self._emitter.close()
+        return Ended(outcome, self.usage, events)
+
+    async def _outcome(self) -> Outcome:
         current_jobs.set(self._control.jobs)
         running.set(
             Running(
@@ -61,8 +76,10 @@ class Activation:
                 self._claimed.task,
                 self._claimed.run,
                 self._emitter.emit,
-                self._runner.store,
-                self._runner.ring,
+                self._deps.store,
+                self._deps.ring,
+                self._deps.settings,
+                self._deps.config,
             )
         )
         left = self._time_left()
@@ -101,11 +118,11 @@ class Activation:
             "metadata": {"run_id": run.run_id},
             "callbacks": [self._meter],
         }
-        async with self._runner.agents.open(task.agent, config) as agent:
-            saver = RedisSaver(self._runner.redis, self._runner.store.keys, self._claimed.claim)
-            graph = attached(agent, saver, self._runner.files)
+        async with self._deps.agents.open(task.agent, config) as agent:
+            saver = RedisSaver(self._deps.store.redis, self._deps.store.keys, self._claimed.claim)
+            graph = attached(agent, saver, self._deps.files)
             so_far = await self._conversation(graph, config)
-            given = self._view.input_for(graph, self._claimed, self._runner.agents.entry(task.agent), so_far)
+            given = self._view.input_for(graph, self._claimed, self._deps.agents.entry(task.agent), so_far)
             stream = graph.astream(
                 given,
                 config,
@@ -166,7 +183,7 @@ class Activation:
 
     def _finished(self) -> Outcome:
         try:
-            return Finished(self._view.result(self._runner.settings.max_result_bytes))
+            return Finished(self._view.result(self._deps.settings.max_result_bytes))
         except Exception as error:  # noqa: BLE001 a state may hold anything; its task settles all the same
             return Failed.by(error)
 
@@ -178,10 +195,6 @@ class Activation:
     def usage(self) -> Usage:
         """What the models of the whole task consumed, this run included."""
         return self._meter.usage
-
-    async def events(self) -> Batch:
-        """The events that were not written yet; they go with the settle."""
-        return await self._emitter.close()
 
     async def code_ended(self) -> None:
         """Return when the agent's coroutine and all its jobs in threads have ended."""

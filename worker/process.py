@@ -28,6 +28,7 @@ from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
 from .control import Held
+from .deps import Deps
 from .executor import JobExecutor
 from .heartbeat import Heartbeat
 from .listener import listen
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
     from celery import Celery
 
+    from ..shared.bells import Bell
     from ..shared.catalogue import Config, Published
-    from ..shared.records import Bell
     from ..shared.settings import Settings
     from .outcomes import Outcome
 
@@ -96,9 +97,15 @@ class WorkerProcess:
         async with connect(settings) as redis:
             redis.set_retry(PATIENCE)
             store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
-            files = RedisStore(redis, store.keys)
-            runner = Runner(
-                settings, redis, store, files, self._agents, self._held, self._ring_off_loop, self.worker_id
+            deps = Deps(
+                settings,
+                self._config,
+                store,
+                RedisStore(redis, store.keys),
+                self._agents,
+                self._held,
+                self._ring_off_loop,
+                self.worker_id,
             )
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
@@ -108,7 +115,7 @@ class WorkerProcess:
             ]
             try:
                 published = await asyncio.to_thread(self._load)
-                self._ready.set_result(runner)
+                self._ready.set_result(Runner(deps))
                 beside.append(self._loop.create_task(_publish(store, published)))
                 await self._stopping.wait()
             finally:
@@ -156,7 +163,7 @@ class WorkerProcess:
             ring(self._app, bell)
 
     async def _bell(self, task_id: str, run_id: str) -> Bell | None:
-        store = (await asyncio.shield(self._ready)).store
+        store = (await asyncio.shield(self._ready)).deps.store
         run = await store.get_run(run_id)
         return None if run is None else store.bell(await store.peek(task_id), run)
 

@@ -20,7 +20,8 @@ from ..shared.transitions import Ending, Facts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from ..shared.records import Bell, Run, Task
+    from ..shared.bells import Bell
+    from ..shared.records import Run, Task
     from ..shared.settings import Settings
     from ..shared.store import Store
 
@@ -83,10 +84,12 @@ class Sweeper:
         return done
 
     async def _take_lost(self, task: Task, run: Run) -> bool:
-        facts = Facts.of(task)
+        facts, claim = Facts.of(task), Claim(task.task_id, run.run_id, run.epoch, run.token or "")
         if run.status is RunStatus.CANCELLED:  # its worker died before its code had ended
-            await self._store.stopped(facts, run.run_id)
-            return True
+            ended = await self._store.stopped(facts, claim, only_expired=True)
+            if ended:
+                await self._tell("task-revoked", run.run_id, LOST)
+            return ended
         outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
         if outcome == "released":
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
@@ -94,9 +97,7 @@ class Sweeper:
             await self._tell("task-retried", run.run_id, LOST)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
-            settled = await self._store.settle(
-                facts, Claim(task.task_id, run.run_id, run.epoch, run.token or ""), _worker_lost(run), only_expired=True
-            )
+            settled = await self._store.settle(facts, claim, _worker_lost(run), only_expired=True)
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
             if settled is None:
                 return False

@@ -1,6 +1,6 @@
 -- Return a running run to pending: given back by its worker, or taken from one whose lease ran out.
 -- ARGV  task_id  run_id  how ('given_back' | 'lost')  epoch  token  max_attempts (for 'lost')  ring_again_ms
---       usage ('' = leave)  event data
+--       usage ('' = leave), then type, data, … of the events that go before
 -- Returns {'released'}, {'refused'}, or {'exhausted'} where a lost run has no attempt left (nothing is changed then)
 local task_id, run_id, how = ARGV[1], ARGV[2], ARGV[3]
 if not holds(TASK, run_id, ARGV[4], ARGV[5]) then return {'refused'} end
@@ -17,9 +17,10 @@ count_work(run[2])
 if ARGV[8] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[8]) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')
-redis.call('HSET', RUN, 'status', 'pending', 'lease_until_ms', '0', 'rings', '0')
+redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'lease_until_ms', '0', 'rings', '0')
 redis.call('ZREM', LEASES, member(task_id, run_id))
 redis.call('ZREM', SLOTS, run_id)
 redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))
-emit(EVENTS, how == 'lost' and 'run.lost' or 'run.given_back', run_id, ARGV[9])
+for i = 9, #ARGV, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
+emit(EVENTS, how == 'lost' and 'run.lost' or 'run.given_back', run_id, '{}')
 return {'released'}

@@ -300,9 +300,33 @@ async def test_cancel_of_a_running_task_refuses_what_its_code_still_writes(store
     task = await store.get("t")
     assert (task.status, task.result, task.stopped_at) == (Status.CANCELLED, None, None)
     assert await store.redis.zcard(store.keys.slots("echo")) == 1
-    await store.stopped(facts, "t-run")
+    assert await store.stopped(facts, claim)
     assert (await store.get("t")).stopped_at is not None
     assert await store.redis.zcard(store.keys.slots("echo")) == 0
+
+
+async def test_a_claim_that_was_replaced_does_not_say_that_a_cancelled_run_stopped(store):
+    facts, old = await claimed(store)
+    await expire(store)
+    assert await store.take_lost(facts, await store.get_run("t-run"), max_attempts=3) == "released"
+    new = (await store.claim(facts, "t-run", worker="w2", lease_ms=LEASE_MS)).claim
+    await store.cancel("t")
+    assert not await store.stopped(facts, old, Usage(turns=9))
+    assert not await store.stopped(facts, new, only_expired=True)
+    assert await store.redis.zcard(store.keys.leases()) == 1
+    assert ((await store.get("t")).stopped_at, (await store.get("t")).usage.turns) == (None, 0)
+    assert await store.stopped(facts, new, Usage(turns=2))
+    task = await store.get("t")
+    assert (task.stopped_at is not None, task.usage.turns) == (True, 2)
+    assert await store.stopped(facts, new)
+    assert await store.get("t") == task
+
+
+async def test_what_was_not_written_yet_goes_with_a_run_that_is_given_back(store):
+    facts, claim = await claimed(store)
+    assert await store.give_back(facts, claim, events=[("step", {"node": "a"})])
+    events = await store.events("t", "0-0", reader=store.redis)
+    assert [(event.type, event.data) for event in events[-2:]] == [("step", {"node": "a"}), ("run.given_back", {})]
 
 
 async def test_cancel_tells_the_worker(store):

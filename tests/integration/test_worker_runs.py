@@ -303,6 +303,7 @@ async def test_a_cancel_stops_a_running_agent_and_keeps_nothing_of_its_late_outp
     task = await bench.store.get(task_id)
     assert (task.status, task.runs[0].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
     assert task.stopped_at is not None
+    assert task.usage.turns == 1
     assert [message.type for message in (await thread_of(bench, task_id))["messages"]] == ["human"]
 
 
@@ -356,4 +357,6 @@ async def test_a_drained_run_goes_on_where_it_stood(bench):
     bench.held.__init__()  # another worker's
     assert isinstance(await bench.runner.run(task_id, run_id), Finished)
     assert await bench.did(task_id) == ["a", "b", "c"]
-    assert types(await bench.events(task_id)).count("task.settled") == 1
+    events = await bench.events(task_id)
+    assert [event.data["node"] for event in events if event.type == "step"] == ["a", "b", "c"]
+    assert types(events).count("task.settled") == 1
