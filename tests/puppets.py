@@ -22,9 +22,10 @@ def worker(url, namespace, *args, **env):
 
 @contextmanager
 def workers(url, namespace, count=2):
-    """So many workers, each on a loop of its own; none loses a lease because the machine is busy."""
+    """So many workers, each with a queue of its own besides; none loses a lease because the machine is busy."""
     if count:
-        with worker(url, namespace, **STEADY), workers(url, namespace, count - 1):
+        queues = f"subagents,parents,worker-{count}"
+        with worker(url, namespace, "-Q", queues, **STEADY), workers(url, namespace, count - 1):
             yield
     else:
         yield

@@ -192,6 +192,7 @@ async def test_a_failed_child_is_told_by_the_type_of_its_error(site):
     assert "<status>error</status>" in read.last
     assert "ValueError" in read.last
     assert "secret" not in json.dumps(read.messages)
+    assert "secret" not in repr(await site.o.state(parent))
     await site.say(parent)
     await ended(site, parent, runs=2)
 
@@ -414,10 +415,37 @@ async def test_a_parent_that_asks_a_person_is_left_alone(site):
     await site.o.cancel(parent)
 
 
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_parent_writes_on_one_worker_its_child_reads_and_edits_on_another(site):
+    parent = await site.parent("keeper", queue="worker-1")
+    await site.read(parent)
+    await site.call(parent, called("write_file", file_path="/notes/x.md", content="what is known"))
+    child = await site.parent("keeper", parent=parent, queue="worker-2")
+    await site.read(child)
+    assert "what is known" in (await site.call(child, called("read_file", file_path="/notes/x.md"))).last
+    change = {"file_path": "/notes/x.md", "old_string": "is known", "new_string": "was found"}
+    await site.call(child, called("edit_file", **change))
+    await site.say(child)
+    await site.o.wait(child)
+    read = await site.call(parent, called("read_file", file_path="/notes/x.md"))
+    assert "what was found" in read.last
+    await site.say(parent)
+    await site.read(parent)
+    await site.say(parent)
+    task = await ended(site, parent, runs=2)
+    assert task.runs[0].worker != (await site.o.get(child)).runs[0].worker
+    assert [file.path for file in (await site.o.files(child)).files] == ["/notes/x.md"]
+
+
 # --- who may be a parent ---------------------------------------------------------------------------------------------
 
 
 async def test_an_agent_without_messages_is_no_parent(site):
+    await site.o.wait(await site.parent("leaf"))
+    while not await site.redis.exists(site.store.keys.catalogue()):
+        pass  # it is published when the worker has begun to work
     inside = await site.o.submit("wordless", "text")
     task = await site.o.wait(inside.task_id)
     assert (task.status, task.error.type) == (Status.ERROR, "BadInput")

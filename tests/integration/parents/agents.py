@@ -25,6 +25,7 @@ from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from outrider import BackgroundSubagents, Outrider, connect
+from outrider.shared.backend import OutriderBackend
 from outrider.shared.context import running
 
 SUBAGENTS = {"leaf": "finds one thing", "no-such": "is not in langgraph.json"}
@@ -182,6 +183,7 @@ _agent = create_agent(
 deep = create_deep_agent(
     Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[Compact(), Slow(SUBAGENTS)], context_schema=Context
 )
+keeper = create_deep_agent(Puppet(), backend=OutriderBackend())
 bare = create_agent(Puppet(), tools=TOOLS)
 swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 swift_deep = create_deep_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
