@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from .errors import BadInput
 
@@ -54,9 +54,7 @@ class DevFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Be the one `dev` of this folder, which is made; `BadInput` names the process that is it already."""
-        self.path.mkdir(mode=0o700, exist_ok=True)
-        (self.path / ".gitignore").write_text("*\n")
-        with self._lock.open("a+") as lock:
+        with self._open() as lock:
             for left in reversed(range(LOCK_TRIES)):
                 if _take(lock.fileno(), fcntl.LOCK_EX):
                     break
@@ -75,6 +73,16 @@ class DevFolder:
                 yield
             finally:
                 self._file.unlink(missing_ok=True)
+
+    def _open(self) -> IO[str]:
+        try:
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            (self.path / ".gitignore").write_text("*\n")
+            return self._lock.open("a+")
+        except OSError as error:
+            raise BadInput(
+                f"{self.path} cannot be written: {error.strerror} (an `outrider dev` keeps its data there)"
+            ) from None
 
     def tell(self, dev: Dev) -> None:
         """Let other commands find it. The file is for its owner alone: a URL may hold a password."""

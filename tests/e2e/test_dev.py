@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -254,10 +254,23 @@ def test_nothing_is_left_of_one_that_was_killed(folder):
         assert server.ends() == 0
 
 
-def test_a_redis_that_is_named_is_used(folder, redis_url, namespace):
+@pytest.fixture
+def _taken_port():
+    """Hold that someone else has Flower's usual port."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody has it: as good
+            other.bind(("127.0.0.1", 5555))
+            other.listen()
+        yield
+
+
+@pytest.mark.usefixtures("_taken_port")
+def test_a_redis_that_is_named_is_used_and_a_port_that_is_taken_is_not(folder, redis_url, namespace):
     with dev(folder, OUTRIDER_REDIS_URL=redis_url, OUTRIDER_NAMESPACE=namespace) as server:
         server.up()
         assert (told(folder)["redis_url"], told(folder)["namespace"]) == (redis_url, namespace)
+        assert not told(folder)["flower_url"].endswith(":5555")
         assert len(server.children()) == 2
         # The namespace is found too.
         assert outrider(folder, "submit", "echo", "hello", "--wait").returncode == 0
@@ -266,21 +279,6 @@ def test_a_redis_that_is_named_is_used(folder, redis_url, namespace):
     with Redis.from_url(redis_url) as redis:
         assert redis.ping()
     assert not (folder / ".outrider" / "appendonlydir").exists()
-
-
-def test_flower_takes_another_port_where_its_own_is_taken(folder):
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taken.bind(("127.0.0.1", 5555))
-            taken.listen()
-        except OSError:
-            pass  # someone else has it: as good
-        with dev(folder) as server:
-            server.up()
-            assert not told(folder)["flower_url"].endswith(":5555")
-            server.send(signal.SIGINT)
-            assert server.ends() == 0
 
 
 @pytest.mark.parametrize("text", [None, "{", '{"graphs": {}}'])

@@ -1,8 +1,10 @@
 """A real Flower beside real workers: what it shows, what its buttons do, and whom it answers."""
 
+import asyncio
 import json
 import subprocess
-from contextlib import asynccontextmanager, suppress
+import uuid
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -16,14 +18,31 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 nobody connects to it from outside
 EVIL = "http://evil.example"
 
 
-@asynccontextmanager
-async def house(redis_url, namespace, workers=1):
-    """A worker, a Flower that has seen it, and a client."""
+@contextmanager
+def _house(redis_url, namespace):
     with Flower(redis_url, namespace) as flower, WorkerProcess(redis_url, namespace) as worker:
-        await worker.says("ready")
-        await flower.knows_workers(workers)
-        async with Outrider(redis_url=redis_url, namespace=namespace, config=str(AGENTS)) as client:
-            yield flower, client, worker
+        asyncio.run(worker.says("ready"))
+        asyncio.run(flower.knows_workers())
+        yield flower, worker, redis_url, namespace
+
+
+@pytest.fixture(scope="module")
+def house(redis_server):
+    """A worker, a Flower that has seen it, their Redis and namespace: for all tests that leave them as they were."""
+    with _house(redis_server.url, f"t-{uuid.uuid4().hex[:12]}") as made:
+        yield made
+
+
+@pytest.fixture
+def own_house(redis_url, namespace):
+    """The same, for a test that kills the worker."""
+    with _house(redis_url, namespace) as made:
+        yield made
+
+
+def client_of(house):
+    _, _, redis_url, namespace = house
+    return Outrider(redis_url=redis_url, namespace=namespace, config=str(AGENTS))
 
 
 async def begin(client, *tasks):
@@ -36,8 +55,9 @@ async def begin(client, *tasks):
         await until(works)
 
 
-async def test_states_agree_and_nothing_secret_is_shown(redis_url, namespace):
-    async with house(redis_url, namespace) as (flower, client, _):
+async def test_states_agree_and_nothing_secret_is_shown(house):
+    flower, *_ = house
+    async with client_of(house) as client:
         wanted = {"compiled": "SUCCESS", "asks": "SUCCESS", "raises": "FAILURE"}
         for agent, state in wanted.items():
             text = "value" if agent == "raises" else SECRET
@@ -53,8 +73,9 @@ async def test_states_agree_and_nothing_secret_is_shown(redis_url, namespace):
             assert "SECRET" not in shown
 
 
-async def test_revoke_cancels_the_task_and_its_children(redis_url, namespace):
-    async with house(redis_url, namespace) as (flower, client, _):
+async def test_revoke_cancels_the_task_and_its_children(house):
+    flower, *_ = house
+    async with client_of(house) as client:
         lead = await client.submit("held_chat", SECRET)
         child = await client.submit("sleeper", SECRET, parent=lead.task_id)
         await begin(client, lead, child)
@@ -67,9 +88,10 @@ async def test_revoke_cancels_the_task_and_its_children(redis_url, namespace):
         await flower.shows(task.run_id, "SUCCESS")
 
 
-async def test_revoking_a_child_wakes_a_parent_that_rests(redis_url, namespace):
+async def test_revoking_a_child_wakes_a_parent_that_rests(house):
     """The parent's bell is rung at once, not when a sweeper finds it overdue."""
-    async with house(redis_url, namespace) as (flower, client, worker):
+    flower, worker, *_ = house
+    async with client_of(house) as client:
         lead = await client.submit("chat", "hello")
         await client.wait(lead.task_id)
         child = await client.submit("sleeper", "x", parent=lead.task_id)
@@ -85,8 +107,9 @@ async def test_revoking_a_child_wakes_a_parent_that_rests(redis_url, namespace):
         assert not any("bell.rung_again" in line for line in worker.lines)
 
 
-async def test_a_lost_workers_job_does_not_stay_started(redis_url, namespace):
-    async with house(redis_url, namespace) as (flower, client, worker):
+async def test_a_lost_workers_job_does_not_stay_started(own_house):
+    flower, worker, redis_url, namespace = own_house
+    async with client_of(own_house) as client:
         task = await client.submit("sleeper", SECRET)
         await flower.shows(task.run_id, "STARTED")
         await begin(client, task)
@@ -102,8 +125,9 @@ async def test_a_lost_workers_job_does_not_stay_started(redis_url, namespace):
             assert job["exception"] == "AgentFailed('WorkerLost')"
 
 
-async def test_a_cancelled_job_of_a_lost_worker_does_not_stay_started(redis_url, namespace):
-    async with house(redis_url, namespace) as (flower, client, worker):
+async def test_a_cancelled_job_of_a_lost_worker_does_not_stay_started(own_house):
+    flower, worker, redis_url, namespace = own_house
+    async with client_of(own_house) as client:
         task = await client.submit("sleeper", SECRET)
         await flower.shows(task.run_id, "STARTED")
         await begin(client, task)
@@ -114,8 +138,9 @@ async def test_a_cancelled_job_of_a_lost_worker_does_not_stay_started(redis_url,
             await flower.shows(task.run_id, "REVOKED")
 
 
-async def test_pages_of_others_are_refused(redis_url, namespace):
-    async with house(redis_url, namespace) as (flower, client, _):
+async def test_pages_of_others_are_refused(house):
+    flower, *_ = house
+    async with client_of(house) as client:
         task = await client.submit("sleeper", "x")
         await begin(client, task)
         port = flower.url.rpartition(":")[2]
@@ -189,8 +214,9 @@ def test_a_flower_open_to_everyone_does_not_start(redis_url, namespace, args, en
 
 
 @pytest.mark.skipif(bool(browser.missing()), reason=f"not on this machine: {browser.missing()}")
-async def test_in_a_browser(redis_url, namespace):
-    async with house(redis_url, namespace) as (flower, client, _):
+async def test_in_a_browser(house):
+    flower, *_ = house
+    async with client_of(house) as client:
         lead = await client.submit("held_chat", SECRET, title="the lead")
         child = await client.submit("sleeper", SECRET, title="its child", parent=lead.task_id)
         done = await client.submit("compiled", SECRET, title="a quick one")

@@ -12,6 +12,7 @@ from redis import Redis
 from flowers import CLI
 from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared.settings import Settings
 from workers import AGENTS, WorkerProcess
 
 BROKEN = {"retried", "broken", "missing"}
@@ -40,15 +41,17 @@ async def test_without_a_worker_one_thing_is_wrong(redis_url, namespace):
     assert report["facts"]["workers"] == []
 
 
-async def test_workers_queues_agents_and_tasks_are_told(redis_url, namespace):
+async def test_workers_queues_agents_and_tasks_are_told(redis_url, broker_url, namespace):
     args = ("-c", "7", "-Q", "subagents,parents,graders,slow")
-    with WorkerProcess(redis_url, namespace, *args) as worker:
+    broker = {"OUTRIDER_BROKER_URL": broker_url}
+    settings = Settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace, config=str(AGENTS))
+    with WorkerProcess(redis_url, namespace, *args, **broker) as worker:
         await worker.says("ready")
-        async with Outrider(redis_url=redis_url, namespace=namespace, config=str(AGENTS)) as client:
+        async with Outrider(settings) as client:
             await client.wait((await client.submit("compiled", "x")).task_id)
             lonely = await client.submit("compiled", "x", queue="lonely")
-        out, _ = await doctor(redis_url, namespace, "--json", code=1)
-        plain, _ = await doctor(redis_url, namespace, code=1)
+        out, _ = await doctor(redis_url, namespace, "--json", code=1, **broker)
+        plain, _ = await doctor(redis_url, namespace, code=1, **broker)
     report = json.loads(out)
     facts = report["facts"]
     [seen] = facts["workers"]

@@ -50,6 +50,12 @@ def test_a_file_that_is_no_good_is_none(folder, tmp_path, text):
         assert folder.live() is None
 
 
+def test_a_folder_that_cannot_be_made_is_told(folder, tmp_path):
+    (tmp_path / ".outrider").write_text("a file")
+    with pytest.raises(BadInput, match="cannot be written"), folder.held():
+        pytest.fail("held")
+
+
 def test_settings_take_its_redis_and_its_namespace(folder, monkeypatch):
     with folder.held():
         folder.tell(DEV)
