@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from machine_checks import drained, snapshot
-from machine_ground import AGENT, Connections, Ground, ending
+from machine_ground import AGENT, Connections, Ground, Twice, ending
 from outrider.shared.statuses import RunStatus
 from outrider.shared.transitions import Settled
 
@@ -51,6 +51,8 @@ class Machine(Ground):
     def begin(self, data: Any) -> None:
         """A tree, each parent of which is at work."""
         self.draw = data.draw
+        if self.draw(yes_or_no, "twice"):
+            self.store._scripts = Twice(self.store._scripts)
         self.submit_root()
         for _ in range(self.draw(st.integers(1, 5), "children")):
             parent = self.pick(self.tasks)
@@ -138,18 +140,19 @@ class Machine(Ground):
             self.bells.append((hand.task, hand.run.run_id))
             self.hands.remove(hand)
 
-    @step("hands")
+    @step("overslept", often=8)
     def heartbeat(self) -> None:
-        self.beat(self.pick(self.hands))
+        """A worker is heard of again."""
+        self.beat(self.pick(self.overslept))
 
     @step("stale")
     def notice(self) -> None:
         """A worker finds that its claim was replaced, and its code stops."""
         hand = self.pick(self.stale)
         self.hands.remove(hand)
-        cancelled = hand.run.status is RunStatus.CANCELLED
+        cancelled = hand.run.status is RunStatus.CANCELLED and hand.run.token == hand.claim.token
         with self.unchanged(when=not cancelled):
-            self.go(self.store.stopped(self.facts(hand.task), hand.run.run_id))
+            assert self.go(self.store.stopped(self.facts(hand.task), hand.claim)) == cancelled
         hand.run.slot = hand.run.slot and not cancelled
 
     @step("stale", often=2)
@@ -182,16 +185,17 @@ class Machine(Ground):
         """A lease runs out, or a bell is overdue."""
         self.let_time_pass(*self.pick(self.active))
 
-    @step("late", often=4)
+    @step("late", often=8)
     def sweep(self) -> None:
-        """A sweeper looks around; what it does about it comes later."""
-        self.views += self.look_around()
+        """One sweeper or two look around; what they do about it comes later."""
+        for _ in range(self.draw(st.integers(1, 2))):
+            self.views += self.look_around()
 
-    @step("views", often=5)
+    @step("views", often=8)
     def deal(self) -> None:
         view = self.pick(self.views)
         self.views.remove(view)
-        self.deal_with(view)
+        self.deal_with(view, max_attempts=self.draw(st.integers(1, 2)))
 
     # Cancellers
 
@@ -218,15 +222,12 @@ class Machine(Ground):
     def cancel_what_was_seen(self) -> None:
         looked = self.pick(self.looks)
         self.looks.remove(looked)
-        keep = self.draw(yes_or_no)
-        if self.cancel_one(*looked, keep=keep) and not keep:
-            self.walks += looked[0].children
+        self.cancel_one(*looked, keep=self.draw(yes_or_no))
 
-    @step("walks", often=4)
-    def walk_on(self) -> None:
-        task = self.walks.pop()
-        self.cancel_one(*self.look(task), keep=False, tell=False)
-        self.walks += task.children
+    @step("unclosed", often=2)
+    def close_below(self) -> None:
+        """A slow canceller goes on, or a sweeper does for one that died."""
+        self.close(self.pick(self.unclosed))
 
     # Afterwards
 
@@ -250,13 +251,15 @@ class Machine(Ground):
         self.hands.clear()
         self.bells.clear()
         rounds = iter(range(50))
-        while self.active:
+        while self.active or self.unclosed:
             assert next(rounds, None) is not None, "there is no end of it"
             for task, run in self.active:
                 self.let_time_pass(task, run)
+            for task in self.unclosed:
+                self.close(task)
             self.views = self.look_around()
             while self.views:
-                self.deal_with(self.views.pop())
+                self.deal_with(self.views.pop(), max_attempts=2)
             while self.bells:
                 if hand := self.answer_bell(*self.bells.pop()):
                     self.end(hand, "success")
@@ -265,17 +268,21 @@ class Machine(Ground):
         assert not lost, lost
 
 
-def walk(connect: Callable[[], Connections], *, examples: int, steps: int, **changes: Any) -> None:
-    """Take random walks, each on an empty database."""
+def walk(
+    connect: Callable[[], Connections], *, examples: int, steps: int, shrink: bool = False, same: bool = False
+) -> None:
+    """Take random walks, each on an empty database; `same`: the same ones each time; `shrink` takes minutes."""
     run_state_machine_as_test(
         lambda: Machine(connect()),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
-            deadline=None,
+            derandomize=same,
             database=None,
+            deadline=None,
+            report_multiple_bugs=False,
+            # Not Phase.explain: on Python 3.11 it traces each line of each walk.
             suppress_health_check=list(HealthCheck),
-            **changes,
         ),
     )
 

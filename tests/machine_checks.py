@@ -81,6 +81,7 @@ class Checks:
         for status in Status:
             names = {task.name for task in model.tasks if task.state[0] is status}
             assert self._members(self.keys.status(status), seen) == names
+        assert self._members(self.keys.closing(), seen) == {task.name for task in model.unclosed}
         runs = [(task, run) for task in model.tasks for run in task.runs]
         pending = {f"{t.name}/{run.run_id}" for t, run in runs if run is t.run and run.status is RunStatus.PENDING}
         held = {f"{task.name}/{run.run_id}" for task, run in runs if run.slot}

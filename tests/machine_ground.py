@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from machine_checks import Checks, snapshot
-from machine_model import ENDINGS, MAX_ATTEMPTS, Model, Note, Run, Task
+from machine_model import ENDINGS, Model, Note, Run, Task
 from outrider.shared.context import Claim
 from outrider.shared.errors import ClaimLost, ParentClosed
 from outrider.shared.statuses import EndedAs, RunStatus, Status
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-    from outrider.shared.records import Bell, Notification
+    from outrider.shared.bells import Bell
+    from outrider.shared.records import Notification
     from outrider.shared.records import Run as RunRecord
     from outrider.shared.records import Task as TaskRecord
+    from outrider.shared.scripts import Scripts
 
 T = TypeVar("T")
 
@@ -73,6 +75,22 @@ class Connections:
     reader: redis.Redis
 
 
+class Twice:
+    """Calls each script that answers a repeated call alike twice, as a client does that lost the first answer."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def __call__(self, name: str, keys: list[str], args: list[Any]) -> list[Any]:
+        reply = await self._scripts(name, keys, args)
+        if name in {"claim", "settle", "cancel"}:
+            again = await self._scripts(name, keys, args)
+            if name == "cancel":  # which tells what the status was before
+                again[1:2] = reply[1:2]
+            assert again == reply, f"{name}, called twice, answers otherwise"
+        return reply
+
+
 class Ground(RuleBasedStateMachine):
     """One store on an empty database, its model, and whoever is at work on it."""
 
@@ -91,7 +109,6 @@ class Ground(RuleBasedStateMachine):
         self.gone: list[tuple[Hand, str]] = []  #: hands that settled, and how
         self.views: list[View] = []
         self.looks: list[tuple[Task, TaskRecord]] = []  #: what cancellers saw before they act
-        self.walks: list[Task] = []  #: below a cancelled task, still to be closed
         self.sound = False  #: the last step went well
 
     def go(self, work: Coroutine[Any, Any, T]) -> T:
@@ -116,6 +133,14 @@ class Ground(RuleBasedStateMachine):
     @property
     def stale(self) -> list[Hand]:
         return [hand for hand in self.hands if not hand.holds]
+
+    @property
+    def overslept(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.run.expired]
+
+    @property
+    def unclosed(self) -> list[Task]:
+        return [task for task in self.tasks if task in self.model.unclosed]
 
     @property
     def readers(self) -> list[Hand]:
@@ -200,7 +225,7 @@ class Ground(RuleBasedStateMachine):
 
     def cancel(self, task: Task, *, keep: bool, tell: bool = True) -> None:
         expected = self.model.cancel(task, keep=keep, tell=tell)
-        with self.unchanged(when=expected != "cancelled"):
+        with self.unchanged(when=expected != "cancelled" and keep):
             answer = self.go(self.store.cancel(task.name, keep_children=keep, tell_parent=tell))
         assert (answer.outcome, answer.status) == (expected, task.state[0])
         self.woken(answer.bells)
@@ -208,14 +233,13 @@ class Ground(RuleBasedStateMachine):
     def look(self, task: Task) -> tuple[Task, TaskRecord]:
         return task, self.go(self.store.peek(task.name))
 
-    def cancel_one(self, task: Task, seen: TaskRecord, *, keep: bool, tell: bool = True) -> bool:
+    def cancel_one(self, task: Task, seen: TaskRecord, *, keep: bool) -> None:
         """The first step of a cancel, without its walk below."""
-        expected = self.model.cancel(task, keep=keep, tell=tell, walk=False)
-        with self.unchanged(when=expected != "cancelled"):
-            answer = self.go(self.store._cancel_one(seen, keep, tell))
+        expected = self.model.cancel(task, keep=keep, walk=False)
+        with self.unchanged(when=expected != "cancelled" and keep):
+            answer = self.go(self.store._cancel_one(seen, keep_children=keep, tell_parent=True))
         assert (answer.outcome, answer.status) == (expected, task.state[0])
         self.woken(answer.bells)
-        return expected == "cancelled"
 
     def end(self, hand: Hand, how: str) -> None:
         if how == "success" and not hand.drained:
@@ -317,10 +341,10 @@ class Ground(RuleBasedStateMachine):
             for name, run_id in pairs
         ]
 
-    def deal_with(self, view: View) -> None:
+    def deal_with(self, view: View, *, max_attempts: int) -> None:
         task, run_id = view.task, view.run.run_id
         if view.due == "lost":
-            self.take_lost(view)
+            self.take_lost(view, max_attempts)
         elif view.due == "given up":
             self.give_up(view)
         else:
@@ -331,20 +355,35 @@ class Ground(RuleBasedStateMachine):
                 task.run.expired = False
                 self.bells.append((task, run_id))
 
-    def take_lost(self, view: View) -> None:
+    def take_lost(self, view: View, max_attempts: int) -> None:
         if view.run.status is RunStatus.CANCELLED:
-            self.go(self.store.stopped(self.facts(view.task), view.run.run_id))
-            next(run for run in view.task.runs if run.run_id == view.run.run_id).slot = False
+            self.free(view)
             return
         still_lost = self.still_lost(view)
-        expected = self.model.release(view.task, lost=True) if still_lost else "refused"
+        expected = self.model.release(view.task, lost=True, max_attempts=max_attempts) if still_lost else "refused"
         with self.unchanged(when=expected != "released"):
-            answer = self.go(self.store.take_lost(self.facts(view.task), view.run, max_attempts=MAX_ATTEMPTS))
+            answer = self.go(self.store.take_lost(self.facts(view.task), view.run, max_attempts=max_attempts))
         assert answer == expected
         if answer == "released":
             self.bells.append((view.task, view.run.run_id))
         elif answer == "exhausted":
             self.views.append(replace(view, due="given up"))
+
+    def free(self, view: View) -> None:
+        """Free what a cancelled run's code holds, unless its worker is heard of again."""
+        run = next(run for run in view.task.runs if run.run_id == view.run.run_id)
+        claim = Claim(view.task.name, run.run_id, view.run.epoch, view.run.token or "")
+        lost = run.slot and run.expired
+        with self.unchanged(when=not lost):
+            freed = self.go(self.store.stopped(self.facts(view.task), claim, only_expired=True))
+        assert freed == (run.expired or not run.slot)
+        run.slot = run.slot and not lost
+
+    def close(self, task: Task) -> None:
+        """Walk below a task again of which the canceller died."""
+        self.model.close_below(task)
+        self.go(self.store.close_below(task.name))
+        self.woken(None)
 
     def give_up(self, view: View) -> None:
         """Settle for a worker that was lost too often, unless it is back."""

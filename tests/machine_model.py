@@ -14,7 +14,6 @@ from outrider.shared.statuses import ASKING, QUEUED, RESTING, WORKING, RunStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_ATTEMPTS = 2
 SUCCESS: State = (Status.SUCCESS, None)
 ERROR: State = (Status.ERROR, None)
 TIMEOUT: State = (Status.TIMEOUT, None)
@@ -97,13 +96,9 @@ class Task:
         self.run = Run(run_id)
         self.runs.append(self.run)
 
-    def stop(self, status: RunStatus) -> str:
-        """End the active run; its id, or nothing where none is active."""
-        run, self.run = self.run, None
-        if run is None:
-            return ""
-        run.status = status
-        return run.run_id
+    def stop(self, status: RunStatus) -> None:
+        if self.run:
+            self.run.status, self.run = status, None
 
 
 class Model:
@@ -112,6 +107,7 @@ class Model:
     def __init__(self) -> None:
         self.tasks: list[Task] = []
         self.woken: list[Task] = []
+        self.unclosed: set[Task] = set()  #: cancelled with what is below, of which it is not known that it was closed
 
     def submit(self, task: Task) -> None:
         self.tasks.append(task)
@@ -144,19 +140,19 @@ class Model:
             return False
         status, state = ENDINGS[ending]
         task.run.slot = False
-        run_id = task.stop(status)
+        task.stop(status)
         if ending == "success" and (task.open_children or task.has_news):
             task.state = RESTING
         else:
             task.state = state
             if task.ended:
-                self.tell_parent(task, run_id)
+                self.tell_parent(task)
         self.wake(task)
         return True
 
-    def release(self, task: Task, *, lost: bool) -> str:
+    def release(self, task: Task, *, lost: bool, max_attempts: int = 0) -> str:
         run = task.run
-        if lost and run.attempt + 1 >= MAX_ATTEMPTS:
+        if lost and run.attempt + 1 >= max_attempts:
             return "exhausted"
         run.status, run.token, run.slot, run.expired = RunStatus.PENDING, None, False, False
         run.attempt += lost
@@ -164,29 +160,36 @@ class Model:
         return "released"
 
     def cancel(self, task: Task, *, keep: bool = False, tell: bool = True, walk: bool = True) -> str:
-        """End it and, unless they are kept, cut all below; `walk` closes those at once."""
-        if task.ended:
-            return "already_finished"
-        run_id = task.stop(RunStatus.CANCELLED)
-        task.state = CANCELLED
-        if not keep:
+        """End it and, unless they are kept, cut all that is below now; `walk` closes those at once."""
+        ended = task.ended
+        if not keep and task.children:
+            self.unclosed.add(task)
             for each in task.below():
                 each.cut = True
-        if tell or (task.parent and task.parent.state == RESTING):  # which nothing else might ever wake
-            self.tell_parent(task, run_id)
+        if not ended:
+            task.stop(RunStatus.CANCELLED)
+            task.state = CANCELLED
+            if tell or (task.parent and task.parent.state == RESTING):  # which nothing else might ever wake
+                self.tell_parent(task)
         if walk and not keep:
-            for each in task.below():
+            self.close_below(task)
+        return "already_finished" if ended else "cancelled"
+
+    def close_below(self, task: Task) -> None:
+        for each in task.below():
+            if each.cut:
                 self.cancel(each, tell=False, walk=False)
-        return "cancelled"
+        self.unclosed -= {task, *(each for each in task.below() if each.cut)}
 
     def close(self, task: Task) -> None:
         """What becomes of a task of which it is found that it was cut."""
         self.cancel(task, tell=False)
 
-    def tell_parent(self, task: Task, run_id: str) -> None:
+    def tell_parent(self, task: Task) -> None:
         parent = task.parent
         if parent and task.told:
-            parent.inbox.append(Note(f"{task.name}:{run_id}:{task.state[0]}", len(parent.open_children)))
+            last_run = task.runs[-1].run_id
+            parent.inbox.append(Note(f"{task.name}:{last_run}:{task.state[0]}", len(parent.open_children)))
             self.wake(parent)
 
     def wake(self, task: Task) -> None:

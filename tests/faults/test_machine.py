@@ -17,4 +17,4 @@ def test_no_interleaving_loses_or_doubles_anything(redis_url):
         reader.flushdb()
         return Connections(lambda: redis.asyncio.Redis.from_url(url), reader)
 
-    walk(connect, examples=400, steps=60)
+    walk(connect, examples=400, steps=60, shrink=True)
