@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
 from .clockwork import Clockwork
-from .context import Claim
+from .context import Claim, running
 from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed, UnknownTask
 from .family import Family
 from .ids import new_token
@@ -172,17 +172,24 @@ class Store(Clockwork):
     async def close_below(self, task_id: str) -> None:
         """Cancel those descendants of a task that its risen cut cuts. A second call finds nothing to do.
 
-        What was cut takes no children, so one walk finds all. A sweeper walks again where a canceller died.
+        What was cut takes no children, so one walk finds all. A sweeper walks again where a canceller died. One that is
+        itself among them comes last: its end is the end of this walk.
         """
+        inside, last = running.get(), None
         below, walked = [task_id], [task_id]
         while below:
             async for child in self.children_of(below.pop()):
                 below.append(child.task_id)
+                if inside is not None and child.task_id == inside.claim.task_id:
+                    last = child
+                    continue
                 answer = await self._cancel_one(child, keep_children=False, tell_parent=False, only_cut=True)
                 if answer.outcome != "left":
                     walked.append(child.task_id)
         for start in range(0, len(walked), CHUNK):
             await self.redis.zrem(self.keys.closing(), *walked[start : start + CHUNK])
+        if last is not None:
+            await self._cancel_one(last, keep_children=False, tell_parent=False, only_cut=True)
 
     async def _cancel_one(
         self, task: Task, *, keep_children: bool, tell_parent: bool, only_cut: bool = False

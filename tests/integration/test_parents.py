@@ -116,6 +116,16 @@ async def test_a_parent_that_had_ended_is_woken_by_a_child_that_it_got_later(sit
     await ended(site, parent, runs=2)
 
 
+async def test_a_run_may_submit_a_task_that_is_no_child_of_it(site):
+    parent = await site.parent("graph")
+    await site.pop(parent, "work")
+    await site.answer(parent, "work", json.dumps({"apart": ["now"]}))
+    (apart,) = json.loads((await ended(site, parent, runs=1)).result)
+    task = await site.o.wait(apart)
+    assert (task.status, task.parent_id, task.ancestors) == (Status.SUCCESS, None, ())
+    assert await site.children(parent) == []
+
+
 async def test_code_in_a_thread_submits_under_the_running_task(site):
     parent = await site.parent("sync_graph")
     await ended(site, parent, runs=2)
@@ -495,6 +505,17 @@ async def test_a_cancel_stops_whoever_works_in_the_tree(site, agent):
             pass
         assert (task.status, task.runs[-1].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
     assert (await site.o.get(parent)).seq == 0
+
+
+async def test_a_child_may_cancel_the_tree_that_it_is_in(site):
+    parent, children = await lead(site, children=["wait"] * 10)
+    for child in children:
+        await site.pop(child, "leaf")
+    rebel = await site.parent("rebel", parent=parent)
+    for task_id in (parent, rebel, *children):
+        while (task := await site.o.get(task_id)).stopped_at is None:
+            pass
+        assert task.status is Status.CANCELLED
 
 
 async def test_children_that_are_kept_go_on_and_their_parent_stays_cancelled(site):

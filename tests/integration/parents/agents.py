@@ -204,6 +204,7 @@ async def _work(state):
     orders = json.loads(await ask("work"))
     async with Outrider() as o:
         ids = [(await o.submit("leaf", text)).task_id for text in orders.get("submit", ())]
+        ids += [(await o.submit("leaf", text, parent=False)).task_id for text in orders.get("apart", ())]
     await hold("worked")
     return {"messages": [AIMessage(json.dumps(ids))]}
 
@@ -242,6 +243,15 @@ async def _submit_for_ever(state):
 
 
 swarm = StateGraph(MessagesState).add_node("submit", _submit_for_ever).add_edge(START, "submit").compile()
+
+
+async def _rebel(state):
+    async with Outrider() as o:
+        await o.cancel(running.get().task.parent_id)
+    return {"messages": [AIMessage("outlived its parent")]}
+
+
+rebel = StateGraph(MessagesState).add_node("rebel", _rebel).add_edge(START, "rebel").compile()
 
 
 class Wordless(TypedDict):
