@@ -7,23 +7,41 @@ the timer's, not its own: asked together they take half the worker's time for a 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis.asyncio
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import TimeoutError as TimedOut
+
+from .refusals import TooLarge, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LARGE = 2**20  #: bytes of a batch; a larger command goes alone. No setting of Redis refuses less.
+TRIES = 5  #: exchanges that lose their connection, before what was asked is taken for the reason
+PAUSES = (0.05, 2.0)  #: first and longest pause, in seconds, before a command is asked again
 
 
 class _Asked(NamedTuple):
     command: list[Any]
     options: dict[str, Any]
     reply: asyncio.Future[Any]
+    size: int  #: bytes
 
 
 class BatchingRedis(redis.asyncio.Redis):
     """A client that sends single commands in batches; pipelines and subscriptions are those of any client.
 
     Each caller gets its own reply or error. After a lost connection the whole batch is sent again, as each of its
-    commands would have been. A caller that is cancelled leaves the others alone.
+    commands would have been; one that loses its connection each time is taken apart, so that no command can keep
+    others from their replies. A caller that is cancelled leaves the others alone. A `patient` client sits it out while
+    Redis cannot serve: `refusals.REFUSALS`.
     """
+
+    patient = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -34,32 +52,113 @@ class BatchingRedis(redis.asyncio.Redis):
         """Send a command with what else is asked in this turn of the loop; returns its reply or raises its error."""
         # Encoded here, so that a text that cannot be encoded fails its own caller alone.
         command = [args[0], *[arg.encode() if type(arg) is str else arg for arg in args[1:]]]
+        size = sum(len(arg) for arg in command if isinstance(arg, bytes))
+        pauses = _pauses()
+        while True:
+            try:
+                return await self._reply(command, options, size)
+            except (ResponseError, BusyLoadingError) as error:
+                if not self.patient or refusal(error) is None:
+                    raise
+            await asyncio.sleep(next(pauses))
+
+    def _reply(self, command: list[Any], options: dict[str, Any], size: int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         if not self._asked:
             loop.call_soon(self._send)
-        asked = _Asked(command, options, loop.create_future())
+        asked = _Asked(command, options, loop.create_future(), size)
         self._asked.append(asked)
-        return await asked.reply
+        return asked.reply
 
     def _send(self) -> None:
-        batch, self._asked = self._asked, []
+        asked, self._asked = self._asked, []
+        for batch in _batches(asked):
+            self._start(batch)
+
+    def _start(self, batch: list[_Asked]) -> None:
         task = asyncio.create_task(self._ask(batch))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def _ask(self, batch: list[_Asked]) -> None:
-        replies: list[Any]
+        replies: list[Any] | None
         try:
-            async with self.pipeline(transaction=False) as pipe:
-                for asked in batch:
-                    pipe.execute_command(*asked.command, **asked.options)
-                replies = await pipe.execute(raise_on_error=False)
+            replies = await self._replies(batch)
         except BaseException as error:  # noqa: BLE001 whatever it is, the callers must hear of it
             replies = [error] * len(batch)
+        if replies is None:
+            for asked in batch:
+                self._start([asked])
+            return
         for asked, reply in zip(batch, replies, strict=True):
             if asked.reply.done():  # its caller was cancelled
                 continue
             if isinstance(reply, BaseException):
-                asked.reply.set_exception(reply)
+                asked.reply.set_exception(_own(reply))
             else:
                 asked.reply.set_result(reply)
+
+    async def _replies(self, batch: list[_Asked]) -> list[Any] | None:
+        """The replies to a batch; `None` where it loses its connection each time and can be taken apart."""
+        losses = (ConnectionLost, TimedOut) if self.patient else (ConnectionLost,)
+        lost: BaseException | None = None
+        for pause, _ in zip(_pauses(), range(TRIES), strict=False):
+            if lost is not None:
+                await asyncio.sleep(pause)
+            # Where Redis is away this waits, or raises.
+            connection: Any = await self.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+            try:
+                return await self._exchange(connection, batch)
+            except BaseException as error:
+                await connection.disconnect(nowait=True)
+                if not isinstance(error, losses):
+                    raise
+                lost = error
+            finally:
+                await self.connection_pool.release(connection)
+        if len(batch) > 1:
+            return None
+        (asked,) = batch
+        raise TooLarge.of(asked.command[0], asked.size) if asked.size > LARGE or lost is None else lost
+
+    async def _exchange(self, connection: Any, batch: list[_Asked]) -> list[Any]:
+        await connection.send_packed_command(connection.pack_commands([asked.command for asked in batch]))
+        replies: list[Any] = []
+        for asked in batch:
+            try:
+                replies.append(await self.parse_response(connection, asked.command[0], **asked.options))
+            except (ResponseError, BusyLoadingError) as error:
+                # Redis tells why it closes the connection, if the whole command was sent by then.
+                too_large = str(error).startswith("Protocol error")
+                replies.append(TooLarge.of(asked.command[0], asked.size) if too_large else error)
+        if any(isinstance(reply, RedisError) and refusal(reply) for reply in replies):
+            await connection.disconnect()  # after a failover its name may lead to another server
+        return replies
+
+
+def _batches(asked: list[_Asked]) -> Iterator[list[_Asked]]:
+    """What goes together, in the order of asking."""
+    batch: list[_Asked] = []
+    size = 0
+    for one in asked:
+        if batch and size + one.size > LARGE:
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += one.size
+    yield batch
+
+
+def _own(error: BaseException) -> BaseException:
+    """A copy for one caller: an error that callers shared would gather the frames of all."""
+    try:
+        return copy(error)
+    except Exception:  # noqa: BLE001 not every error can be made from its arguments
+        return error
+
+
+def _pauses() -> Iterator[float]:
+    pause, longest = PAUSES
+    while True:
+        yield pause
+        pause = min(pause * 2, longest)

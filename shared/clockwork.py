@@ -64,7 +64,7 @@ class Clockwork(Queries):
 
         `False`: it was replaced.
         """
-        return await self._release(facts, claim, "given_back", 0, usage, events) == b"released"
+        return await self._release(facts, claim, "given_back", usage=usage, events=events) == "released"
 
     async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
         """Return a run whose lease ran out to `pending`, attempt + 1.
@@ -73,11 +73,18 @@ class Clockwork(Queries):
         then nothing was changed, and the caller settles it.
         """
         claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
-        return (await self._release(facts, claim, "lost", max_attempts)).decode()
+        return await self._release(facts, claim, "lost", max_attempts=max_attempts)
 
     async def _release(
-        self, facts: Facts, claim: Claim, how: str, max_attempts: int, usage: Usage | None = None, events: Events = ()
-    ) -> bytes:
+        self,
+        facts: Facts,
+        claim: Claim,
+        how: str,
+        *,
+        max_attempts: int = 0,
+        usage: Usage | None = None,
+        events: Events = (),
+    ) -> str:
         reply = await self._scripts(
             "release",
             self._task_keys(facts, claim.run_id),
@@ -93,8 +100,7 @@ class Clockwork(Queries):
                 *(part for kind, data in events for part in (kind, json.dumps(data))),
             ],
         )
-        outcome: bytes = reply[0]
-        return outcome
+        return str(reply[0].decode())
 
     async def stopped(
         self, facts: Facts, claim: Claim, usage: Usage | None = None, *, only_expired: bool = False

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import AuthenticationError, BusyLoadingError, InvalidResponse
+from redis.exceptions import AuthenticationError, BusyLoadingError, InvalidResponse, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .batching import BatchingRedis
 from .errors import RedisUnreachable
+from .refusals import REFUSALS, TooLarge, refusal
 from .settings import mask_url
 
 if TYPE_CHECKING:
@@ -28,21 +29,34 @@ if TYPE_CHECKING:
 POOL_SIZE = 64  #: connections of one client; a caller beyond it waits for a free one
 
 
-def connect(settings: Settings, *, size: int = POOL_SIZE) -> redis.asyncio.Redis:
-    """A client for short commands, to be made on the loop that uses it. It connects at the first command."""
-    # After a restart of Redis every pooled connection is dead, and learns it only by failing. Transitions may be
-    # repeated: that is how they are written. A server that does not answer in time is not asked again.
-    retry = Retry(ExponentialBackoff(cap=0.2, base=0.02), 3, (RedisConnectionError,))
+# After a restart of Redis every pooled connection is dead, and learns it only by failing. Transitions and checkpoints
+# may be repeated: that is how they are written. A server that does not answer in time is not asked again.
+HURRY = Retry(ExponentialBackoff(cap=0.2, base=0.02), 3, (RedisConnectionError,))
+#: While Redis is away, a run that is at work sits it out.
+PATIENCE = Retry(
+    ExponentialBackoff(cap=2, base=0.05),
+    retries=-1,
+    supported_errors=(RedisConnectionError, BusyLoadingError, RedisTimeoutError),
+)
+
+
+def connect(settings: Settings, *, size: int = POOL_SIZE, patient: bool = False) -> redis.asyncio.Redis:
+    """A client for short commands, to be made on the loop that uses it. It connects at the first command.
+
+    A `patient` one waits as long as Redis is out of reach, or up and cannot serve.
+    """
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         settings.redis_url,
         max_connections=size,
         timeout=None,
         socket_connect_timeout=5,
         health_check_interval=30,
-        retry=retry,
+        retry=PATIENCE if patient else HURRY,
     )
     pool.connection_class = _heeding(pool.connection_class)
-    return BatchingRedis.from_pool(pool)
+    client = cast("BatchingRedis", BatchingRedis.from_pool(pool))
+    client.patient = patient
+    return client
 
 
 def _heeding(base: type[AbstractConnection]) -> type[AbstractConnection]:
@@ -75,7 +89,7 @@ def connect_blocking(settings: Settings) -> redis.asyncio.Redis:
 
 @contextmanager
 def reachable(settings: Settings) -> Iterator[None]:
-    """Turn the client's connection errors into one `RedisUnreachable`."""
+    """Turn the client's connection errors, and answers of a Redis that cannot serve, into one `RedisUnreachable`."""
     try:
         yield
     except (
@@ -84,7 +98,13 @@ def reachable(settings: Settings) -> Iterator[None]:
         AuthenticationError,
         BusyLoadingError,
         InvalidResponse,
+        ResponseError,
         OSError,
     ) as error:
         url = mask_url(settings.redis_url)
+        code = refusal(error)
+        if code is not None:
+            raise RedisUnreachable(url, *REFUSALS[code]) from None
+        if isinstance(error, ResponseError) and not isinstance(error, TooLarge):
+            raise
         raise RedisUnreachable(url, f"{error}".replace(settings.redis_url, url) or type(error).__name__) from None

@@ -73,13 +73,13 @@ class ClaimLost(OutriderError):
 
 
 class RedisUnreachable(OutriderError):
-    """Redis does not answer. The URL is shown with its password masked."""
+    """Redis does not answer, or cannot serve. The URL is shown with its password masked."""
 
-    def __init__(self, url: str, reason: str) -> None:
+    def __init__(
+        self, url: str, reason: str, remedy: str = "start it, or set OUTRIDER_REDIS_URL to one that is up"
+    ) -> None:
         self.url, self.reason = url, reason
-        super().__init__(
-            f"cannot reach Redis at {url}: {reason} (start it, or set OUTRIDER_REDIS_URL to one that is up)"
-        )
+        super().__init__(f"cannot reach Redis at {url}: {reason} ({remedy})")
 
 
 class WaitTimeout(OutriderError, TimeoutError):

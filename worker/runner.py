@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 from redis.exceptions import RedisError
 
 from ..shared.broker import BrokerUnreachable
+from ..shared.refusals import is_away
 from ..shared.statuses import RunStatus
 from .activation import Activation
 from .control import Control
-from .outcomes import Cancelled, GivenBack, NotOurs, ending
+from .outcomes import Cancelled, Failed, GivenBack, NotOurs, ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,12 @@ class Runner:
             try:
                 return await self._write(facts, claim, ended)
             except RedisError as error:
+                if not is_away(error):
+                    if isinstance(ended.outcome, Failed):
+                        raise
+                    # It is what is written that Redis does not take: that is an error of this run.
+                    ended = replace(ended, outcome=Failed.by(error), events=[])
+                    continue
                 log.warning("run.cannot_settle", error=type(error).__name__, again_in=round(pause, 1))
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 no secret
                 pause = min(pause * 2, longest)

@@ -1,6 +1,7 @@
 """The client that batches: what callers see is what any client would show them."""
 
 import asyncio
+import re
 
 import pytest
 from redis.asyncio import BlockingConnectionPool
@@ -8,7 +9,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared import batching
 from outrider.shared.batching import BatchingRedis
+from outrider.shared.connections import connect, reachable
+from outrider.shared.errors import RedisUnreachable
+from outrider.shared.refusals import REFUSALS, TooLarge, is_away, refusal
+from outrider.shared.settings import Settings
 
 
 def client_of(url):
@@ -74,6 +80,94 @@ async def test_pipelines_work_beside_it(client, key):
         pipe.incr(key)
         replies, echoed = await asyncio.gather(pipe.execute(), client.echo("here"))
     assert (replies, echoed) == ([True, 2], b"here")
+
+
+@pytest.fixture
+def own_server():
+    """Give a server whose settings a test may change."""
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.mark.parametrize("patient", [True, False])
+async def test_a_command_that_redis_does_not_take_keeps_nobody_from_a_reply(own_server, patient, monkeypatch):
+    monkeypatch.setattr(batching, "PAUSES", (0, 0))
+    async with connect(Settings(redis_url=own_server.url), patient=patient) as client:
+        await client.config_set("proto-max-bulk-len", 2**20)
+        big, mate = await asyncio.gather(client.set("y", b"x" * 3_000_000), client.echo("here"), return_exceptions=True)
+        assert isinstance(big, TooLarge)
+        assert "SET with 3,000,00" in str(big)
+        assert mate == b"here"
+
+
+async def test_a_reply_that_ends_its_connection_fails_alone(own_server, monkeypatch):
+    monkeypatch.setattr(batching, "PAUSES", (0, 0))
+    async with connect(Settings(redis_url=own_server.url), patient=True) as client:
+        await client.set("big", b"x" * 10_000_000)
+        await client.config_set("client-output-buffer-limit", "normal 1mb 1mb 1")
+        big, mate = await asyncio.gather(client.get("big"), client.echo("here"), return_exceptions=True)
+        assert isinstance(big, RedisConnectionError)
+        assert mate == b"here"
+
+
+async def test_what_is_asked_together_is_bounded_in_bytes(client, key):
+    texts = [b"x" * 400_000, b"y" * 400_000, b"z" * 400_000, b"w" * 2_000_000, b"small"]
+    assert await asyncio.gather(*(client.echo(text) for text in texts)) == texts
+    assert len(client.connection_pool._available_connections) == 4
+
+
+REFUSED = {
+    "READONLY": ({"replicaof": ("127.0.0.1", 1)}, {"replicaof": ("NO", "ONE")}),
+    "OOM": ({"config_set": ("maxmemory", 1)}, {"config_set": ("maxmemory", 0)}),
+    "NOREPLICAS": ({"config_set": ("min-replicas-to-write", 1)}, {"config_set": ("min-replicas-to-write", 0)}),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+@pytest.mark.parametrize("script", [True, False])
+async def test_what_redis_refuses_for_now_is_sat_out_or_told(own_server, code, script):
+    settings = Settings(redis_url=own_server.url)
+
+    def write(client):
+        return client.eval("return redis.call('SET', KEYS[1], 'x')", 1, "k") if script else client.set("k", "x")
+
+    async def do(commands):
+        for name, args in commands.items():
+            await getattr(admin, name)(*args)
+
+    refuse, serve = REFUSED[code]
+    async with connect(settings) as admin, connect(settings, patient=True) as client:
+        await do(refuse)
+        with pytest.raises(RedisUnreachable, match=re.escape(REFUSALS[code][1])), reachable(settings):
+            await write(admin)
+        refused = asyncio.Event()
+        exchange = client._exchange
+
+        async def told(*args):
+            replies = await exchange(*args)
+            refused.set()
+            return replies
+
+        client._exchange = told
+        writing = asyncio.create_task(write(client))
+        await refused.wait()
+        await do(serve)
+        assert await writing
+        assert await admin.get("k") == b"x"
+
+
+def test_an_id_in_an_error_s_text_is_no_code():
+    assert refusal(ResponseError("user_script:12: MOVE task job-OOM BUSY: start, a > b")) is None
+    assert not is_away(ResponseError("WRONGTYPE Operation against a key"))
+
+
+async def test_each_caller_has_an_error_of_its_own(own_server):
+    async with client_of(own_server.url) as client:
+        await client.ping()
+        own_server.kill()
+        one, other = await asyncio.gather(client.ping(), client.ping(), return_exceptions=True)
+        assert one is not other
+        assert (type(one), str(one)) == (type(other), str(other))
 
 
 async def test_every_caller_hears_that_redis_is_gone_and_that_it_is_back():

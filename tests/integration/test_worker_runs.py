@@ -8,7 +8,9 @@ import pytest
 
 import workers
 from outrider.shared.checkpoints import RedisSaver
+from outrider.shared.refusals import TooLarge
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.shared.store import Store
 from outrider.worker import activation
 from outrider.worker.outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
 
@@ -276,6 +278,20 @@ async def test_code_that_does_not_stop_is_left_behind_and_fenced(bench, monkeypa
     assert isinstance(await running, TimedOut)
     assert "done" not in await thread_of(bench, task_id)
     assert await bench.did(task_id) == []
+
+
+async def test_a_result_that_redis_does_not_take_is_an_error_of_its_run(bench, monkeypatch):
+    settle = Store.settle
+
+    async def refuse(store, facts, claim, ending):
+        if ending.result:
+            raise TooLarge("EVALSHA with 3,000,000 bytes ends its connection each time")
+        return await settle(store, facts, claim, ending)
+
+    monkeypatch.setattr(Store, "settle", refuse)
+    outcome, task = await bench.do("compiled")
+    assert isinstance(outcome, Failed)
+    assert (task.status, task.error.type) == (Status.ERROR, "TooLarge")
 
 
 # --- cancel ----------------------------------------------------------------------------------------------------------
