@@ -16,6 +16,7 @@ from .errors import BadInput, ConfigError
 from .ids import is_name
 from .limits import Limits
 from .record import Record
+from .text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,8 +134,20 @@ def _env(value: Any, file: Path) -> dict[str, str]:
         named = file.parent / value
         if not named.is_file():
             raise ConfigError(f'{file}: "env" = {value!r}: there is no such file')
-        return {name: text for name, text in dotenv_values(named).items() if text is not None}
-    return {name: str(text) for name, text in _object(value, f'{file}: "env"').items()}
+        env = {name: text for name, text in dotenv_values(named).items() if text is not None}
+    else:
+        env = {name: str(text) for name, text in _object(value, f'{file}: "env"').items()}
+    for name, text in env.items():
+        if not name or "=" in name or not (_is_storable(name) and _is_storable(text)):
+            raise ConfigError(
+                f'{file}: "env" has {name!r}, which no environment takes: a name is not empty and has no "=", '
+                "and neither it nor its value has a NUL or half a character"
+            )
+    return env
+
+
+def _is_storable(text: str) -> bool:
+    return clean(text) == text
 
 
 class Published(Record):

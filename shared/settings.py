@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     heartbeat_seconds: Seconds = 5
     sweep_seconds: Seconds = 5
     ring_again_seconds: Seconds = 60  #: a bell that nobody answered is rung again, twice as late each time
-    grace_seconds: float = Field(default=30, gt=0)  #: what a worker that was told to stop gives its runs
+    grace_seconds: Seconds = 30  #: what a worker that was told to stop gives its runs
     max_attempts: int = Field(default=3, ge=1)
     max_input_bytes: int = Field(default=8 * 2**20, ge=1)
     max_result_bytes: int = Field(default=16 * 2**20, ge=1024)

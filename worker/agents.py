@@ -40,7 +40,7 @@ class Shape:
         builder = getattr(graph, "builder", None)
         if builder is None:
             return cls(None, has_messages=False)
-        keys = tuple(builder.schemas[builder.input_schema])
+        keys = tuple(map(str, builder.schemas[builder.input_schema]))
         return cls(keys, has_messages="messages" in keys)
 
 
@@ -98,6 +98,7 @@ class Agents:
             target = load(entry.path, self._folder)
             graph = as_graph(target)
             if graph is not None:
+                Shape.of(graph)  # one whose state cannot be read is broken
                 return graph
             return Factory.of(target)
         except (Exception, SystemExit) as error:  # noqa: BLE001 importing runs a user's code

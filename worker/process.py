@@ -15,15 +15,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import BusyLoadingError, RedisError
-from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import TimeoutError as TimedOut
+from redis.exceptions import RedisError
 
 from ..shared import catalogue
 from ..shared.broker import BrokerUnreachable, ring, tell
 from ..shared.connections import connect
+from ..shared.errors import UnknownTask
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
@@ -33,7 +30,7 @@ from .executor import JobExecutor
 from .heartbeat import Heartbeat
 from .listener import listen
 from .runner import Runner
-from .shutdown import leave_by
+from .shutdown import leave_by, leave_now
 from .sweeper import Sweeper
 from .upstream import allow_graphs_without_checkpoints
 
@@ -47,10 +44,6 @@ if TYPE_CHECKING:
     from ..shared.settings import Settings
     from .outcomes import Outcome
 
-# While Redis is away, a run that is at work sits it out: transitions and checkpoints may be repeated.
-PATIENCE = Retry(
-    ExponentialBackoff(cap=2, base=0.05), retries=-1, supported_errors=(ConnectionLost, BusyLoadingError, TimedOut)
-)
 GARBAGE_THRESHOLD = 20_000  #: new objects between two collections of the youngest
 PUBLISH_SECONDS = 2.0  #: pause between two tries to publish the catalogue while Redis is away
 
@@ -75,7 +68,6 @@ class WorkerProcess:
         self._thread = threading.Thread(target=self._serve, name="outrider-loop", daemon=True)
         self._stopping = asyncio.Event()
         self._ready: asyncio.Future[Runner] = self._loop.create_future()
-        self._main: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start the loop; loading the agents goes on while this returns, and the first runs wait for it."""
@@ -84,18 +76,22 @@ class WorkerProcess:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._main = self._loop.create_task(self._live())
-        while not self._main.done():
+        main = self._loop.create_task(self._live())
+        while not main.done():
             # An agent that calls `sys.exit()` leaves the loop with it: its own run has the error, the others go on.
-            with suppress(SystemExit, KeyboardInterrupt):
-                self._loop.run_until_complete(self._main)
+            with suppress(BaseException):
+                self._loop.run_until_complete(main)
+        error = asyncio.CancelledError() if main.cancelled() else main.exception()
+        if error is not None:
+            # Without its loop this process would take bells and answer none. The leases of its runs run out.
+            log.error("worker.failed", exc_info=error)
+            leave_now(why=f"its loop ended with {type(error).__name__}")
         with suppress(RuntimeError):
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
     async def _live(self) -> None:
         settings = self.settings
-        async with connect(settings) as redis:
-            redis.set_retry(PATIENCE)
+        async with connect(settings, patient=True) as redis:
             store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
             deps = Deps(
                 settings,
@@ -165,7 +161,11 @@ class WorkerProcess:
     async def _bell(self, task_id: str, run_id: str) -> Bell | None:
         store = (await asyncio.shield(self._ready)).deps.store
         run = await store.get_run(run_id)
-        return None if run is None else store.bell(await store.peek(task_id), run)
+        try:
+            task = await store.peek(task_id)
+        except UnknownTask:
+            return None
+        return None if run is None else store.bell(task, run)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+import workers
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
@@ -179,3 +180,14 @@ async def test_a_restart_of_redis_is_sat_out(namespace, monkeypatch):
                 after, _ = await site.submit("compiled")
                 assert (await site.settled(after)).status is Status.SUCCESS
             assert [event.type for event in await site.desk.events(task_id)].count("task.settled") == 1
+
+
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+async def test_a_worker_whose_loop_ends_says_why_and_leaves(redis_url, namespace, tmp_path, pool):
+    (tmp_path / "agents.py").write_text("class Odd(BaseException): pass\nraise Odd('cannot go on')")
+    (tmp_path / "langgraph.json").write_text('{"graphs": {"odd": "./agents.py:odd"}}')
+    config = {"OUTRIDER_CONFIG": str(tmp_path / "langgraph.json")}
+    with workers.WorkerProcess(redis_url, namespace, "-P", pool, "-c", "1", **config) as worker:
+        await worker.says("cannot go on")
+        if pool == "threads":
+            assert await worker.ends() == 1

@@ -42,6 +42,7 @@ def test_our_variable_wins_over_the_common_one(monkeypatch):
         ("OUTRIDER_SWEEP_SECONDS", "inf", "OUTRIDER_SWEEP_SECONDS = 'inf'"),
         ("OUTRIDER_MAX_ATTEMPTS", "0", "OUTRIDER_MAX_ATTEMPTS = '0'"),
         ("OUTRIDER_NAMESPACE", "a b", "OUTRIDER_NAMESPACE = 'a b'"),
+        ("OUTRIDER_GRACE_SECONDS", "inf", "OUTRIDER_GRACE_SECONDS = 'inf'"),
         ("OUTRIDER_LOG_LEVEL", "loud", "OUTRIDER_LOG_LEVEL = 'loud'"),
         ("OUTRIDER_REDIS_URL", "http://u:hush@h/", "OUTRIDER_REDIS_URL = http://u:***@h/"),
         ("OUTRIDER_REDIS_URL", "redis://:hush@h:port/", "OUTRIDER_REDIS_URL = redis://:***@h:port/: Port could not"),

@@ -120,6 +120,12 @@ def test_a_module_that_failed_is_tried_anew(folder):
     assert load("./json.py:agent", folder) == "mended"
 
 
+def test_a_graph_whose_state_cannot_be_read_is_broken(folder):
+    (folder / "unread_agent.py").write_text(SOURCE + "\nagent.builder.schemas.clear()")
+    (published,) = agents(folder, {"unread": "./unread_agent.py:agent"}).warm()
+    assert published.broken.startswith("./unread_agent.py:agent: KeyError")
+
+
 def test_the_shape_of_a_graph():
     assert Shape.of(graph().compile()) == Shape(("question", "answer"), has_messages=False)
     assert Shape.of(graph(MessagesState).compile()).has_messages
