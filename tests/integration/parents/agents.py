@@ -213,9 +213,10 @@ graph = StateGraph(MessagesState).add_node("work", _work).add_edge(START, "work"
 
 
 async def _work_swiftly(state):
+    task_id = running.get().claim.task_id
     if len(state["messages"]) == 1:
         async with Outrider() as o:
-            await asyncio.gather(*(o.submit("leaf", "now") for _ in range(5)))
+            await asyncio.gather(*(o.submit("leaf", "now", idempotency_key=f"{task_id}-{at}") for at in range(5)))
     return {"messages": [AIMessage("ok")]}
 
 
