@@ -17,7 +17,7 @@ STEADY = {"OUTRIDER_LEASE_SECONDS": "30", "OUTRIDER_HEARTBEAT_SECONDS": "1"}
 
 
 def worker(url, namespace, *args, **env):
-    return WorkerProcess(url, namespace, "-c", "64", *args, OUTRIDER_CONFIG=str(CONFIG), **GRACE, **env)
+    return WorkerProcess(url, namespace, "-c", "64", *args, OUTRIDER_CONFIG=str(CONFIG), **GRACE | env)
 
 
 @contextmanager

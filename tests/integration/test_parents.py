@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import uuid
 
 import pytest
@@ -348,6 +349,26 @@ async def test_parents_of_a_killed_worker_are_told_once_and_start_no_twins(redis
             await crash._barrier.wait()
             for parent in await asyncio.gather(*all_of_them):
                 assert "run.lost" in [event.type for event in await site.events(parent)]
+
+
+async def test_a_worker_that_is_stopped_gives_its_parents_back_and_what_they_were_not_told(redis_url, namespace):
+    async with puppets.site(redis_url, namespace) as site:
+        with puppets.worker(redis_url, namespace, **puppets.STEADY | {"OUTRIDER_GRACE_SECONDS": "30"}) as worker:
+            parents = [await lead(site, agent) for agent in PREPARED]
+            for parent, (child,) in parents:
+                await site.end(child)
+            worker.process.send_signal(signal.SIGTERM)
+            await worker.says("worker.drains")
+            for parent, _ in parents:
+                await site.let_call(parent, called("look", where="here"))
+            assert await worker.ends() == 0
+        with puppets.worker(redis_url, namespace, **puppets.STEADY):
+            for parent, (child,) in parents:
+                read = await site.read(parent)
+                assert (read.results, read.notes) == (["seen here"], [child])
+                await site.say(parent)
+                task = await ended(site, parent, runs=1)
+                assert (task.attempt, await site.notes(parent)) == (0, [child])
 
 
 # --- runs that fail --------------------------------------------------------------------------------------------------
