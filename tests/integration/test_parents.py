@@ -355,8 +355,7 @@ async def test_a_worker_that_is_stopped_gives_its_parents_back_and_what_they_wer
     async with puppets.site(redis_url, namespace) as site:
         with puppets.worker(redis_url, namespace, **puppets.STEADY | {"OUTRIDER_GRACE_SECONDS": "30"}) as worker:
             parents = [await lead(site, agent) for agent in PREPARED]
-            for parent, (child,) in parents:
-                await site.end(child)
+            await site.end(*(child for _, (child,) in parents))
             worker.process.send_signal(signal.SIGTERM)
             await worker.says("worker.drains")
             for parent, _ in parents:
