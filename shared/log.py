@@ -1,14 +1,17 @@
 """Logs: one form for our lines and for those of Celery and of agents; a console on a terminal, else JSON lines.
 
-Ids are bound once, with structlog's context variables. Descriptions, results and the texts of agents' errors are never
-logged; passwords in URLs are masked wherever they come from.
+Ids are bound once, with structlog's context variables: what an agent or a library logs within a run has them too. Our
+own lines never hold descriptions, results or the texts of agents' errors. Passwords and keys in URLs are masked in
+every line, whoever wrote it. The events are listed in docs/operations.md.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,17 +21,32 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
-_PASSWORD = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@")
+#: In a URL: the password before the host, and what its query calls a password, key, token or secret.
+_SECRETS = (
+    (re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@"), r"\1***@"),
+    (re.compile(r"(?i)([?&][\w.-]*(?:password|key|token|secret)=)[^&\s\"'\\]+"), r"\1***"),
+)
 
 #: Lines of Celery for every single task: ours say the same, with the ids of the task.
 _PER_TASK = ("celery.worker.strategy", "celery.app.trace")
 
 
-def mask_passwords(_logger: WrappedLogger | None, _method: str, line: EventDict) -> EventDict:
-    """Replace the passwords of URLs in every text of a line by `***`."""
-    for key, value in line.items():
-        if isinstance(value, str) and "://" in value:
-            line[key] = _PASSWORD.sub(r"\1***@", value)
+def mask(_logger: WrappedLogger | None, _method: str, line: str) -> str:
+    """Replace secrets in a rendered line, wherever in it they stand, by `***`."""
+    for pattern, shown in _SECRETS:
+        line = pattern.sub(shown, line)
+    return line
+
+
+def _without_words(_logger: WrappedLogger | None, _method: str, line: EventDict) -> EventDict:
+    """Show of an error that we log ourselves its frames and its type: its text may hold the words of a task."""
+    if not line.get("exc_info") or not str(line.get("logger")).startswith("outrider."):
+        return line
+    info = line.pop("exc_info")
+    error = info if isinstance(info, BaseException) else sys.exc_info()[1]
+    if error is not None:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        line["exception"] = f"Traceback (most recent call last):\n{frames}{type(error).__name__}"
     return line
 
 
@@ -49,7 +67,7 @@ def set_up_logging(settings: Settings, stream: Any = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: Processor = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty())
+        structlog.dev.ConsoleRenderer(colors=out.isatty() and not os.environ.get("NO_COLOR"))
         if console
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
@@ -59,9 +77,10 @@ def set_up_logging(settings: Settings, stream: Any = None) -> None:
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _by_celery],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_words,
                 structlog.processors.format_exc_info,
-                mask_passwords,
                 renderer,
+                mask,
             ],
         )
     )

@@ -187,6 +187,28 @@ def test_a_password_in_a_traceback_is_masked(logged):
     assert "hunter2" not in json.dumps(logged())
 
 
+def test_an_error_that_we_log_is_shown_without_its_text(logged):
+    words = "the words"
+    try:
+        int(words)  # a frame shows its line of source
+    except ValueError as error:
+        structlog.get_logger("outrider.test").exception("sweep.odd")
+        structlog.get_logger("outrider.test").error("worker.failed", exc_info=error)
+    for line in logged():
+        assert "the words" not in json.dumps(line)
+        assert line["exception"].endswith("\nValueError")
+        assert "test_an_error_that_we_log" in line["exception"]
+
+
+def test_keys_in_urls_are_masked_wherever_they_stand(logged):
+    """Clients of models log the URLs that they ask, some with the key in the query."""
+    asked = "https://h/v1?model=m&api_key=hunter2&alt=sse"
+    logging.getLogger("httpx").info('HTTP Request: POST %s "HTTP/1.1 200 OK"', asked)
+    structlog.get_logger("any").info("asked", urls=[asked, "rediss://h/0?ssl_password=hunter2"])
+    assert "hunter2" not in json.dumps(logged())
+    assert "https://h/v1?model=m&api_key=***&alt=sse" in logged()[0]["event"]
+
+
 def test_celery_s_line_for_every_task_is_left_out(logged):
     logging.getLogger("celery.app.trace").info("Task succeeded")
     logging.getLogger("celery.app.trace").error("Task raised")
