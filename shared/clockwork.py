@@ -143,12 +143,17 @@ class Clockwork(Queries):
         )
         return bool(reply[0] == b"ring")
 
-    async def forget_member(self, task_id: str, run_id: str) -> None:
+    async def put_off(self, index: str, member: str, milliseconds: int) -> None:
+        """Let a member of one of the clockwork's sets be due only after so long, if it is still there."""
+        seconds, micros = await self.redis.time()
+        await self.redis.zadd(index, {member: seconds * 1000 + micros // 1000 + milliseconds}, xx=True, gt=True)
+
+    async def forget_member(self, member: str) -> None:
         """Take a run whose task is gone off the clockwork."""
-        await self.redis.zrem(self.keys.leases(), f"{task_id}/{run_id}")
-        await self.redis.zrem(self.keys.ring_at(), f"{task_id}/{run_id}")
+        await self.redis.zrem(self.keys.leases(), member)
+        await self.redis.zrem(self.keys.ring_at(), member)
 
 
 def _members(members: list[bytes]) -> tuple[tuple[str, str], ...]:
-    pairs = (member.decode().split("/", 1) for member in members)
-    return tuple((task_id, run_id) for task_id, run_id in pairs)
+    pairs = (member.decode().partition("/") for member in members)
+    return tuple((task_id, run_id) for task_id, _, run_id in pairs)

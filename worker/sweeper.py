@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from ..shared.broker import BrokerUnreachable
 from ..shared.clockwork import SWEEP_PAGE
 from ..shared.context import Claim
 from ..shared.errors import UnknownTask
+from ..shared.refusals import is_away
 from ..shared.statuses import EndedAs, RunStatus, Status
 from ..shared.transitions import Ending, Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ..shared.bells import Bell
     from ..shared.records import Run, Task
@@ -44,7 +46,9 @@ class Sweeper:
         ring: Callable[[Bell], Awaitable[None]],
         tell: Callable[[str, str, str], Awaitable[None]] = _nobody,
     ) -> None:
-        self._settings, self._store, self._ring, self._tell = settings, store, ring, tell
+        self._settings, self._store, self._send, self._tell = settings, store, ring, tell
+        self._broker_away = False  #: since this sweep found it so
+        self._complained = False  #: of a broker that is away
 
     async def run(self) -> None:
         """Sweep for ever. Redis or the broker may go away meanwhile."""
@@ -54,7 +58,7 @@ class Sweeper:
             try:
                 while await self.sweep():
                     pass
-            except Exception as error:  # noqa: BLE001 Redis or the broker is away, or one record is odd: sweep on
+            except Exception as error:  # noqa: BLE001 Redis is away: sweep on
                 if not failing:
                     log.warning("sweep.failing", error=type(error).__name__)
                 failing = True
@@ -64,24 +68,61 @@ class Sweeper:
 
     async def sweep(self) -> bool:
         """Sweep once; whether there is more to do at once."""
-        due = await self._store.sweep(lease_ms=self._settings.lease_ms)
-        done = await self._each(due.lost, self._take_lost) + await self._each(due.overdue, self._ring_overdue)
-        return done > 0 and max(len(due.lost), len(due.overdue)) >= SWEEP_PAGE
-
-    async def _each(self, members: Iterable[tuple[str, str]], deal: Callable[[Task, Run], Awaitable[bool]]) -> int:
+        store, keys, lease_ms = self._store, self._store.keys, self._settings.lease_ms
+        self._broker_away = False
+        due = await store.sweep(lease_ms=lease_ms)
+        unclosed = await store.unclosed(older_than_ms=lease_ms)
         done = 0
-        for task_id, run_id in members:
-            try:
-                task = await self._store.peek(task_id)
-            except UnknownTask:
-                task = None
-            run = await self._store.get_run(run_id)
-            if task is None or run is None:
-                await self._store.forget_member(task_id, run_id)
-                done += 1
-            else:
-                done += await deal(task, run)
-        return done
+        for index, members, deal in (
+            (keys.leases(), due.lost, self._take_lost),
+            (keys.ring_at(), due.overdue, self._ring_overdue),
+        ):
+            for task_id, run_id in members:
+                member = f"{task_id}/{run_id}" if run_id else task_id
+                done += await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
+        for task_id in unclosed:
+            done += await self._guarded(keys.closing(), task_id, self._close_below(task_id))
+        return done > 0 and max(len(due.lost), len(due.overdue), len(unclosed)) >= SWEEP_PAGE
+
+    async def _guarded(self, index: str, member: str, work: Coroutine[Any, Any, bool]) -> bool:
+        """Do what a member needs; one that fails is put off, so that it does not stand before the others again."""
+        try:
+            return await work
+        except Exception as error:
+            if is_away(error):
+                raise
+            log.error("sweep.odd_member", member=member, error=type(error).__name__)  # noqa: TRY400 its text may be a user's
+            await self._store.put_off(index, member, self._settings.lease_ms)
+            return True
+
+    async def _deal(self, member: str, task_id: str, run_id: str, deal: Callable[[Task, Run], Awaitable[bool]]) -> bool:
+        try:
+            task = await self._store.peek(task_id)
+        except UnknownTask:
+            task = None
+        run = await self._store.get_run(run_id)
+        if task is None or run is None:
+            await self._store.forget_member(member)
+            return True
+        return await deal(task, run)
+
+    async def _close_below(self, task_id: str) -> bool:
+        """Finish what a canceller did not."""
+        await self._store.close_below(task_id)
+        log.info("tree.closed", task_id=task_id)
+        return True
+
+    async def _ring(self, bell: Bell) -> None:
+        """Ring, unless this sweep found the broker away: whatever was not rung is overdue some time."""
+        if self._broker_away:
+            return
+        try:
+            await self._send(bell)
+        except BrokerUnreachable as error:
+            self._broker_away = True
+            if not self._complained:
+                log.warning("bell.not_rung", task_id=bell.task_id, run_id=bell.run_id, error=str(error))
+        self._complained = self._broker_away
 
     async def _take_lost(self, task: Task, run: Run) -> bool:
         facts, claim = Facts.of(task), Claim(task.task_id, run.run_id, run.epoch, run.token or "")
@@ -94,21 +135,25 @@ class Sweeper:
         if outcome == "released":
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
             # The lost worker says nothing any more: to monitors the run would be at work for ever.
-            await self._tell("task-retried", run.run_id, LOST)
+            await self._inform("task-retried", run.run_id)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
             settled = await self._store.settle(facts, claim, _worker_lost(run), only_expired=True)
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
             if settled is None:
                 return False
-            await self._tell("task-failed", run.run_id, LOST)
+            await self._inform("task-failed", run.run_id)
             for bell in settled.bells:
                 await self._ring(bell)
             return True
         return outcome == "released"
 
+    async def _inform(self, event: str, run_id: str) -> None:
+        if not self._broker_away:
+            await self._tell(event, run_id, LOST)
+
     async def _ring_overdue(self, task: Task, run: Run) -> bool:
-        if not await self._store.ring_again(Facts.of(task), run.run_id):
+        if self._broker_away or not await self._store.ring_again(Facts.of(task), run.run_id):
             return False
         log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
         await self._ring(self._store.bell(task, run))

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 import workers
-from outrider.shared.statuses import EndedAs, Phase, Status
+from outrider.shared.broker import BrokerUnreachable
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.shared.store import Store
 from outrider.worker.control import Control, Held, Stop
 from outrider.worker.heartbeat import Heartbeat
 from outrider.worker.listener import listen
@@ -88,6 +90,62 @@ async def test_a_member_whose_task_is_gone_is_forgotten(bench):
     await bench.redis.zadd(bench.store.keys.leases(), {"gone/gone-run": 1})
     await sweeper(bench).sweep()
     assert not await bench.redis.exists(bench.store.keys.ring_at(), bench.store.keys.leases())
+
+
+async def test_an_odd_record_stops_no_rescue_and_comes_again_later(bench, monkeypatch):
+    monkeypatch.setattr("outrider.shared.clockwork.SWEEP_PAGE", 1)
+    monkeypatch.setattr("outrider.worker.sweeper.SWEEP_PAGE", 1)
+    keys = bench.store.keys
+    odd, good = [(await claimed(bench))[0] for _ in range(2)]
+    await bench.redis.hset(keys.run(odd.run.run_id), "kind", "of a later version")
+    for at, got in enumerate((odd, good), 1):
+        await lapse(bench, got.claim)
+        await bench.redis.zadd(keys.leases(), {f"{got.task.task_id}/{got.run.run_id}": at})
+    await bench.redis.zadd(keys.ring_at(), {"odd-member": 1})
+    a_sweeper = sweeper(bench)
+    while await a_sweeper.sweep():
+        pass
+    assert (await bench.store.get_run(good.run.run_id)).status is RunStatus.PENDING
+    now_ms = (await bench.redis.time())[0] * 1000
+    assert await bench.redis.zscore(keys.leases(), f"{odd.task.task_id}/{odd.run.run_id}") > now_ms
+
+
+async def test_a_broker_that_is_away_stops_no_rescue(bench):
+    got = [(await claimed(bench))[0] for _ in range(3)]
+    waiting = [await bench.submit("compiled") for _ in range(2)]
+    for each in got:
+        await lapse(bench, each.claim)
+    await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1 for task_id, run_id in waiting})
+    tried = []
+
+    async def fail(bell):
+        tried.append(bell)
+        raise BrokerUnreachable("redis://localhost", "refused")
+
+    away = Sweeper(bench.settings, bench.store, fail)
+    await away.sweep()
+    runs = [await bench.store.get_run(each.run.run_id) for each in got]
+    assert [run.status for run in runs] == [RunStatus.PENDING] * 3
+    assert len(tried) == 1
+    await sweeper(bench).sweep()
+    assert {bell.run_id for bell in bench.bells} == {run_id for _, run_id in waiting}
+
+
+async def test_a_tree_that_its_canceller_left_open_is_closed(bench, monkeypatch):
+    got, _ = await claimed(bench)
+    child, _ = await bench.submit("compiled", parent_id=got.task.task_id, ancestors=(got.task.task_id,))
+    with monkeypatch.context() as patch:
+
+        async def die(store, task_id):
+            raise ConnectionError
+
+        patch.setattr(Store, "close_below", die)
+        with pytest.raises(ConnectionError):
+            await bench.store.cancel(got.task.task_id)
+    await bench.redis.zadd(bench.store.keys.closing(), {got.task.task_id: 1})
+    await sweeper(bench).sweep()
+    assert (await bench.store.peek(child)).status is Status.CANCELLED
+    assert not await bench.redis.exists(bench.store.keys.closing())
 
 
 async def test_more_than_a_page_is_swept_at_once(bench):
