@@ -51,7 +51,7 @@ def folder(tmp_path):
 
 def outrider(folder, *args):
     """A command in the folder, with nothing set."""
-    return subprocess.run([*CLI, *args], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run([*CLI, *args], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
 #: Runs a command on a terminal of its own; what comes on stdin is typed there.
@@ -135,6 +135,13 @@ def told(folder):
     return json.loads((folder / ".outrider" / "dev.json").read_text())
 
 
+def at_work(folder, task_id):
+    """Return when a worker has claimed the task."""
+    with Redis.from_url(told(folder)["redis_url"], decode_responses=True) as redis:
+        while redis.hget(f"{{outrider}}:task:{task_id}", "status") != "running":
+            redis.xread({f"{{outrider}}:events:{task_id}": "$"}, block=100)
+
+
 def test_all_is_up_found_stopped_and_there_again(folder):
     with dev(folder) as server:
         server.up()
@@ -168,19 +175,14 @@ def test_all_is_up_found_stopped_and_there_again(folder):
         assert server.ends() == 0
 
 
-def test_an_agent_at_work_is_given_back_and_goes_on_at_the_next_start(folder):
-    with dev(folder) as server:
+def test_what_is_at_work_when_it_stops_goes_on_at_the_next_start(folder):
+    with dev(folder, OUTRIDER_GRACE_SECONDS="1") as server:
         server.up()
         task_id = outrider(folder, "submit", "hang", "x").stdout.strip()
-        with Redis.from_url(told(folder)["redis_url"], decode_responses=True) as redis:
-            while (
-                not redis.xread({f"{{outrider}}:events:{task_id}": "0"}, block=1000)
-                or _status(redis, task_id) != "running"
-            ):
-                pass
+        at_work(folder, task_id)
         server.send(signal.SIGINT)
         assert server.ends() == 0
-    with dev(folder) as server:
+    with dev(folder, OUTRIDER_GRACE_SECONDS="1") as server:
         server.up()
         assert json.loads(outrider(folder, "show", task_id, "--json").stdout)["status"] in {"pending", "running"}
         assert outrider(folder, "cancel", task_id).returncode == 0
@@ -188,18 +190,12 @@ def test_an_agent_at_work_is_given_back_and_goes_on_at_the_next_start(folder):
         assert server.ends() == 0
 
 
-def _status(redis, task_id):
-    return redis.hget(f"{{outrider}}:task:{task_id}", "status")
-
-
 def test_a_second_ctrl_c_ends_all_at_once(folder):
     """An agent's sync code cannot be stopped: the worker would wait for it until its grace is over."""
     with dev(folder, OUTRIDER_GRACE_SECONDS="600") as server:
         server.up()
         task_id = outrider(folder, "submit", "stuck", "x").stdout.strip()
-        with Redis.from_url(told(folder)["redis_url"], decode_responses=True) as redis:
-            while _status(redis, task_id) != "running":
-                redis.xread({f"{{outrider}}:events:{task_id}": "$"}, block=100)
+        at_work(folder, task_id)
         pidfds = [os.pidfd_open(pid) for pid in server.children()]
         server.send(signal.SIGINT)
         server.says("worker.drains")
