@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from redis.exceptions import NoPermissionError
+
 from ..shared import catalogue
 from ..shared.broker import BrokerUnreachable
 from ..shared.checks import Finding, Level, check_redis
@@ -42,11 +44,11 @@ async def examine(settings: Settings) -> Report:
     with reachable(settings):
         async with connect(settings, size=1) as redis:
             store = Store(redis, settings.namespace)
-            info = await redis.info()
+            info = await _info(redis)
             pings = [await _ping(redis) for _ in range(PINGS)]
             agents = await catalogue.read(redis, store.keys)
             tasks = await read_tasks(store)
-    findings = [*check_redis(info), *check_latency(pings), *check_agents(agents)]
+    findings = [*check_access(info), *check_redis(info), *check_latency(pings), *check_agents(agents)]
     fleet: Fleet | None = None
     try:
         fleet = await read_fleet(settings, (agent.queue for agent in agents.values()), tasks.queues())
@@ -69,6 +71,14 @@ async def examine(settings: Settings) -> Report:
     )
 
 
+async def _info(redis: Any) -> dict[str, Any]:
+    """What Redis tells of itself; nothing where the user may not ask."""
+    try:
+        return dict(await redis.info())
+    except NoPermissionError:
+        return {}
+
+
 async def _ping(redis: Any) -> float:
     began = time.perf_counter()
     await redis.ping()
@@ -78,6 +88,16 @@ async def _ping(redis: Any) -> float:
 def _percentile(values: Iterable[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def check_access(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """A finding where Redis does not tell of itself."""
+    if not info:
+        yield Finding(
+            Level.WARNING,
+            "Redis does not tell this user of itself: version, persistence and memory were not looked at",
+            "ACL SETUSER NAME +info",
+        )
 
 
 def check_latency(pings: list[float]) -> Iterator[Finding]:
@@ -106,7 +126,7 @@ def _redis_facts(settings: Settings, info: Mapping[str, Any], pings: list[float]
     return {
         "url": mask_url(settings.redis_url),
         "version": info.get("redis_version"),
-        "append_only_file": bool(info.get("aof_enabled")),
+        "append_only_file": bool(info["aof_enabled"]) if "aof_enabled" in info else None,
         "eviction": info.get("maxmemory_policy"),
         "used_memory_bytes": info.get("used_memory"),
         "max_memory_bytes": info.get("maxmemory") or None,

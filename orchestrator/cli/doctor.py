@@ -61,9 +61,12 @@ def _verdict(report: Report) -> str:
 def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     redis, broker, tasks = facts["redis"], facts["broker"], facts["tasks"]
     limit = f" of {redis['max_memory_bytes'] / 2**20:,.0f}" if redis["max_memory_bytes"] else ""
-    kept = "append-only file" if redis["append_only_file"] else "no append-only file"
-    yield "redis", f"{redis['url']}, version {redis['version']}, {kept}, {redis['eviction']}"
-    yield "memory", f"{(redis['used_memory_bytes'] or 0) / 2**20:,.0f}{limit} MiB"
+    if redis["version"] is None:
+        yield "redis", redis["url"]
+    else:
+        kept = "append-only file" if redis["append_only_file"] else "no append-only file"
+        yield "redis", f"{redis['url']}, version {redis['version']}, {kept}, {redis['eviction']}"
+        yield "memory", f"{redis['used_memory_bytes'] / 2**20:,.0f}{limit} MiB"
     yield "ping", f"{redis['ping_ms']['p50']:g} ms, 99 of 100 within {redis['ping_ms']['p99']:g} ms"
     yield "broker", broker["url"] if broker["reachable"] else f"{broker['url']}, out of reach"
     yield "namespace", facts["namespace"]

@@ -129,6 +129,19 @@ async def test_a_redis_that_loses_is_found_by_doctor_and_by_the_workers_start(na
     assert "allkeys-lru" in found
 
 
+async def test_a_redis_that_does_not_tell_of_itself_is_a_finding(namespace):
+    with EmbeddedRedis() as server:
+        with Redis.from_url(server.url) as client:
+            client.execute_command("ACL", "SETUSER", "ada", "on", ">hush", "~*", "&*", "+@all", "-info")
+        url = server.url.replace("//", "//ada:hush@")
+        out, _ = await doctor(url, namespace, "--json", code=1)
+        plain, _ = await doctor(url, namespace, code=1)
+    report = json.loads(out)
+    assert report["findings"][0]["remedy"] == "ACL SETUSER NAME +info"
+    assert report["facts"]["redis"]["append_only_file"] is None
+    assert "hush" not in out + plain
+
+
 async def test_a_broker_out_of_reach_is_a_finding(redis_url, namespace):
     out, _ = await doctor(redis_url, namespace, "--json", code=1, OUTRIDER_BROKER_URL="redis://user:hush@127.0.0.1:1/0")
     report = json.loads(out)
