@@ -95,7 +95,8 @@ class Outrider:
 
         `parent` is the task that will be told how this one ends; inside a run that is the running task, unless another
         one is named, or none by `False`. A parent that is cancelled or unknown takes no children (`ParentClosed`). With
-        `notify_parent=False` the parent is not told, and does not stay open for it.
+        `notify_parent=False` the parent is not told, and does not stay open for it. A parent whose agent has no
+        messages cannot be told: to name it raises `BadInput`, and inside its run a note says so.
 
         `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
         is what people see of it (never the text). Raises `BadInput`, `UnknownAgent` or `BrokenAgent` before anything
@@ -112,7 +113,9 @@ class Outrider:
         with reachable(self.settings):
             published = await catalogue.read(self._store.redis, self._store.keys)
             above = await self._parent(parent_id) if parent_id is not None else None
-        checked = check(asked, self._config, published, self.settings.max_input_bytes, above)
+        checked = check(
+            asked, self._config, published, self.settings.max_input_bytes, above, parent_is_named=parent is not None
+        )
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):

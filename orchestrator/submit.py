@@ -64,11 +64,18 @@ class Checked:
 
 
 def check(
-    asked: Asked, config: Config, published: Mapping[str, Published], max_bytes: int, parent: Task | None = None
+    asked: Asked,
+    config: Config,
+    published: Mapping[str, Published],
+    max_bytes: int,
+    parent: Task | None = None,
+    *,
+    parent_is_named: bool = True,
 ) -> Checked:
     """Build a submission; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
 
     `published` is what workers found out about the agents; where it says nothing of this one, the submit is accepted.
+    A parent that nobody named is the task that is running.
     """
     entry = config.agents.get(asked.agent) if isinstance(asked.agent, str) else None
     if entry is None:
@@ -87,8 +94,15 @@ def check(
     if state and (known is None or known.input_keys is None):
         notes.append(f"no worker has told which state keys {entry.name} has: {', '.join(state)} not checked")
     queue = _queue(asked.queue)
-    if parent is not None:
-        _can_be_woken(parent, published.get(parent.agent))
+    notify = asked.notify_parent
+    if parent is not None and notify and _is_deaf(published.get(parent.agent)):
+        if parent_is_named:
+            raise BadInput(
+                f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
+                "(submit with notify_parent=False, or give the agent a `messages` state key)"
+            )
+        notify = False
+        notes.append(f"agent {parent.agent!r} has no messages, so its task will not be told how this one ends")
     return Checked(
         Submission(
             task_id=new_id(),
@@ -105,7 +119,7 @@ def check(
             wake_queue=queue or entry.queue or PARENTS,
             parent_id=parent.task_id if parent else None,
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
-            notify_parent=asked.notify_parent,
+            notify_parent=notify,
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,
@@ -128,7 +142,7 @@ def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) 
         if known.broken:
             raise BrokenAgent(entry.name, known.broken)
         text_key = text_key or known.input
-        if not known.has_messages and text_key is None:
+        if known.has_messages is False and text_key is None:
             raise BadInput(
                 f"agent {entry.name!r} has no messages, so the text has no place: name the state key that takes it, "
                 f'as {{"outrider": {{"agents": {{"{entry.name}": {{"input": "question"}}}}}}}} in langgraph.json'
@@ -147,12 +161,8 @@ def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) 
         raise BadInput(f"state.{text_key} is where the text of agent {entry.name!r} goes: give it as the text alone")
 
 
-def _can_be_woken(parent: Task, known: Published | None) -> None:
-    if known is not None and not known.has_messages:
-        raise BadInput(
-            f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
-            "(submit without a parent, or give the agent a `messages` state key)"
-        )
+def _is_deaf(known: Published | None) -> bool:
+    return known is not None and known.has_messages is False
 
 
 def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:

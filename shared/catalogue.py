@@ -156,7 +156,7 @@ class Published(Record):
     name: str
     description: str | None = None
     input_keys: tuple[str, ...] | None = None  #: of the graph's input; `None` where only a run can tell
-    has_messages: bool = True  #: whether it takes text as a message, and can be woken
+    has_messages: bool | None = None  #: whether it takes text and news as messages; `None` where only a run can tell
     input: str | None = None
     queue: str | None = None
     broken: str | None = None  #: why it cannot be built

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage
 
 from ..shared import events
-from ..shared.family import CURSOR
+from ..shared.errors import BadInput
 from ..shared.messages import agent_input, closing
+from ..shared.notes import CURSOR
 from ..shared.notifications import message as notification
 from ..shared.records import Interrupt
 from ..shared.text import plain
@@ -59,6 +60,11 @@ class View:
             text_key=entry.input,
             has_messages=shape.has_messages,
         )
+        if claimed.notifications and not shape.has_messages:
+            raise BadInput(
+                f"agent {claimed.task.agent!r} has no messages, so what its subagents tell has no place: give it a "
+                "`messages` state key, or submit with notify_parent=False"
+            )
         if shape.has_messages:
             self.modes.append("messages")
             news = [notification(note) for note in claimed.notifications]

@@ -478,13 +478,15 @@ async def test_an_agent_without_messages_is_no_parent(site):
         pass  # it is published when the worker has begun to work
     inside = await site.o.submit("wordless", "text")
     task = await site.o.wait(inside.task_id)
-    assert (task.status, task.error.type) == (Status.ERROR, "BadInput")
-    assert "cannot be woken" in task.error.message
+    (child,) = await site.children(inside.task_id)
+    await site.o.wait(child)
+    assert (task.status, (await site.o.get(inside.task_id)).seq) == (Status.SUCCESS, 0)  # it is not told
     with pytest.raises(BadInput, match="cannot be woken"):
         await site.o.submit("leaf", "now", parent=inside.task_id)
+    await site.o.submit("leaf", "now", parent=inside.task_id, notify_parent=False)
     with pytest.raises(ParentClosed, match="there is no such task"):
         await site.o.submit("leaf", "now", parent="nobody")
-    assert await site.children(inside.task_id) == []
+    assert len(await site.children(inside.task_id)) == 2
 
 
 async def test_a_parent_that_is_gone_does_not_hinder_its_child(site):
@@ -496,6 +498,14 @@ async def test_a_parent_that_is_gone_does_not_hinder_its_child(site):
 
 
 # --- cancel ----------------------------------------------------------------------------------------------------------
+
+
+async def all_cancelled(site, *task_ids):
+    """Return when nobody of these works any more."""
+    for task_id in task_ids:
+        while (task := await site.o.get(task_id)).stopped_at is None:
+            pass
+        assert (task.status, task.runs[-1].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
 
 
 async def test_a_cancel_closes_the_tree_while_it_grows(site):
@@ -520,10 +530,7 @@ async def test_a_cancel_stops_whoever_works_in_the_tree(site, agent):
     for child in children:
         await site.pop(child, "leaf")
     await site.o.cancel(parent)
-    for task_id in (parent, *children):
-        while (task := await site.o.get(task_id)).stopped_at is None:
-            pass
-        assert (task.status, task.runs[-1].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
+    await all_cancelled(site, parent, *children)
     assert (await site.o.get(parent)).seq == 0
 
 
@@ -532,10 +539,18 @@ async def test_a_child_may_cancel_the_tree_that_it_is_in(site):
     for child in children:
         await site.pop(child, "leaf")
     rebel = await site.parent("rebel", parent=parent)
-    for task_id in (parent, rebel, *children):
-        while (task := await site.o.get(task_id)).stopped_at is None:
-            pass
-        assert task.status is Status.CANCELLED
+    await all_cancelled(site, parent, rebel, *children)
+
+
+async def test_a_task_may_cancel_itself_and_its_children_go_with_it(site):
+    parent = await site.parent("quitter")
+    await site.pop(parent, "quit")
+    children = await site.children(parent)
+    assert len(children) == 5
+    for child in children:
+        await site.pop(child, "leaf")
+    await site.answer(parent, "quit")
+    await all_cancelled(site, parent, *children)
 
 
 async def test_children_that_are_kept_go_on_and_their_parent_stays_cancelled(site):

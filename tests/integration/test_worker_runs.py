@@ -280,6 +280,18 @@ async def test_code_that_does_not_stop_is_left_behind_and_fenced(bench, monkeypa
     assert await bench.did(task_id) == []
 
 
+@pytest.mark.parametrize("agent", ["compiled", "factory"])
+async def test_news_for_an_agent_without_messages_is_an_error_of_its_run(bench, agent):
+    task_id, run_id = await bench.submit(agent)
+    child = await bench.submit("compiled", parent_id=task_id, ancestors=(task_id,))
+    await bench.runner.run(task_id, run_id)
+    await bench.runner.run(*child)
+    wake = bench.bells[-1]
+    outcome = await bench.runner.run(wake.task_id, wake.run_id)
+    assert (outcome.type, (await bench.store.get(task_id)).status) == ("BadInput", Status.ERROR)
+    assert "what its subagents tell has no place" in outcome.message
+
+
 async def test_a_result_that_redis_does_not_take_is_an_error_of_its_run(bench, monkeypatch):
     settle = Store.settle
 
