@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as TimedOut
 from .refusals import TooLarge, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LARGE = 2**20  #: bytes of a batch; a larger command goes alone. No setting of Redis refuses less.
 TRIES = 5  #: exchanges that lose their connection, before what was asked is taken for the reason
@@ -38,10 +38,12 @@ class BatchingRedis(redis.asyncio.Redis):
     Each caller gets its own reply or error. After a lost connection the whole batch is sent again, as each of its
     commands would have been; one that loses its connection each time is taken apart, so that no command can keep
     others from their replies. A caller that is cancelled leaves the others alone. A `patient` client sits it out while
-    Redis cannot serve: `refusals.REFUSALS`.
+    Redis cannot serve: `refusals.REFUSALS`. `linger` gives the seconds for which commands gather before they go: 0 is
+    one turn of the loop.
     """
 
     patient = False
+    linger: Callable[[], float] = staticmethod(lambda: 0.0)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,7 +67,11 @@ class BatchingRedis(redis.asyncio.Redis):
     def _reply(self, command: list[Any], options: dict[str, Any], size: int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         if not self._asked:
-            loop.call_soon(self._send)
+            seconds = self.linger()
+            if seconds > 0:
+                loop.call_later(seconds, self._send)
+            else:
+                loop.call_soon(self._send)
         asked = _Asked(command, options, loop.create_future(), size)
         self._asked.append(asked)
         return asked.reply

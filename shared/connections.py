@@ -20,7 +20,7 @@ from .refusals import REFUSALS, TooLarge, refusal
 from .settings import mask_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from redis.asyncio.connection import AbstractConnection
 
@@ -40,10 +40,13 @@ PATIENCE = Retry(
 )
 
 
-def connect(settings: Settings, *, size: int = POOL_SIZE, patient: bool = False) -> redis.asyncio.Redis:
+def connect(
+    settings: Settings, *, size: int = POOL_SIZE, patient: bool = False, linger: Callable[[], float] | None = None
+) -> redis.asyncio.Redis:
     """A client for short commands, to be made on the loop that uses it. It connects at the first command.
 
-    A `patient` one waits as long as Redis is out of reach, or up and cannot serve.
+    A `patient` one waits as long as Redis is out of reach, or up and cannot serve. `linger` is asked for the seconds
+    for which commands gather before they go together.
     """
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         settings.redis_url,
@@ -56,6 +59,8 @@ def connect(settings: Settings, *, size: int = POOL_SIZE, patient: bool = False)
     pool.connection_class = _heeding(pool.connection_class)
     client = cast("BatchingRedis", BatchingRedis.from_pool(pool))
     client.patient = patient
+    if linger is not None:
+        client.linger = linger
     return client
 
 

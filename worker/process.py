@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from .outcomes import Outcome
 
 GARBAGE_THRESHOLD = 20_000  #: new objects between two collections of the youngest
-PUBLISH_SECONDS = 2.0  #: pause between two tries to publish the catalogue while Redis is away
+# With many runs at work, commands to Redis gather for a moment: each exchange hands the interpreter to another thread
+# and back, which costs a busy worker a quarter of its time (measured). So many runs have time for it.
+LINGER_SECONDS, LINGER_PER_RUN = 0.01, 0.0004
 
 T = TypeVar("T")
 
@@ -91,7 +93,7 @@ class WorkerProcess:
 
     async def _live(self) -> None:
         settings = self.settings
-        async with connect(settings, patient=True) as redis:
+        async with connect(settings, patient=True, linger=self._linger) as redis:
             store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
             deps = Deps(
                 settings,
@@ -112,7 +114,7 @@ class WorkerProcess:
             try:
                 published = await asyncio.to_thread(self._load)
                 self._ready.set_result(Runner(deps))
-                beside.append(self._loop.create_task(_publish(store, published)))
+                beside.append(self._loop.create_task(self._publish(store, published)))
                 await self._stopping.wait()
             finally:
                 for task in beside:
@@ -120,6 +122,9 @@ class WorkerProcess:
                 await asyncio.gather(*beside, return_exceptions=True)
                 # Not by the agents' threads: one that does not end would keep the process.
                 await self._loop.run_in_executor(self._bells, heartbeat.stop)
+
+    def _linger(self) -> float:
+        return min(LINGER_SECONDS, LINGER_PER_RUN * (len(self._held) - 1))
 
     def _load(self) -> list[Published]:
         self._config.apply_env()
@@ -131,6 +136,16 @@ class WorkerProcess:
         gc.freeze()
         gc.set_threshold(GARBAGE_THRESHOLD)
         return published
+
+    async def _publish(self, store: Store, published: list[Published]) -> None:
+        """Tell submitters what this process knows, again and again: what nobody says any more is forgotten."""
+        pause, valid_ms = self.settings.lease_seconds, 2 * self.settings.lease_ms
+        while True:
+            try:
+                await catalogue.publish(store.redis, store.keys, self.worker_id, published, valid_ms)
+            except RedisError as error:
+                log.warning("catalogue.not_published", error=type(error).__name__)
+            await asyncio.sleep(pause)
 
     async def _ring_off_loop(self, bell: Bell) -> None:
         await self._loop.run_in_executor(self._bells, ring, self._app, bell)
@@ -197,13 +212,3 @@ class WorkerProcess:
         self._bells.shutdown()
 
 
-async def _publish(store: Store, published: list[Published]) -> None:
-    """Tell submitters what this worker knows; Redis may not be up yet."""
-    while True:
-        try:
-            await catalogue.publish(store.redis, store.keys, published)
-        except RedisError as error:
-            log.warning("catalogue.not_published", error=type(error).__name__)
-            await asyncio.sleep(PUBLISH_SECONDS)
-        else:
-            return

@@ -57,6 +57,26 @@ async def test_a_text_that_cannot_be_encoded_fails_alone(client, key):
     assert right == b"here"
 
 
+async def test_commands_gather_as_long_as_they_shall(client, monkeypatch):
+    sizes = []
+    exchange = client._exchange
+
+    async def told(connection, batch):
+        sizes.append(len(batch))
+        return await exchange(connection, batch)
+
+    monkeypatch.setattr(client, "_exchange", told)
+    monkeypatch.setattr(client, "linger", lambda: 3600)
+    asked = []
+    for text in "abc":  # each in a turn of its own
+        asked.append(asyncio.create_task(client.echo(text)))
+        await asyncio.sleep(0)
+    assert not sizes
+    client._send()
+    assert await asyncio.gather(*asked) == [b"a", b"b", b"c"]
+    assert sizes == [3]
+
+
 async def test_a_cancelled_caller_leaves_the_others_alone(client):
     cancelled, other = (asyncio.create_task(client.echo(text)) for text in ("gone", "here"))
     await asyncio.sleep(0)
