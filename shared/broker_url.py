@@ -31,13 +31,18 @@ def for_kombu(url: str) -> BrokerUrl:
     scheme = urlsplit(url).scheme
     match scheme:
         case "redis" | "rediss":
-            return _redis(scheme, parse_url(url))
+            return _redis(scheme, _as_redis_reads(url))
         case "unix":
-            return _unix(parse_url(url))
+            return _unix(_as_redis_reads(url))
         case "amqps":
             return _amqps(url)
         case _:
             return BrokerUrl(url, None, scheme in REDIS)
+
+
+def _as_redis_reads(url: str) -> dict[str, Any]:
+    facts: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    return facts
 
 
 def _redis(scheme: str, facts: dict[str, Any]) -> BrokerUrl:

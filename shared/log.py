@@ -31,11 +31,11 @@ _SECRETS = (
 _PER_TASK = ("celery.worker.strategy", "celery.app.trace")
 
 
-def mask(_logger: WrappedLogger | None, _method: str, line: str) -> str:
+def mask(_logger: WrappedLogger | None, _method: str, line: Any) -> str:
     """Replace secrets in a rendered line, wherever in it they stand, by `***`."""
     for pattern, shown in _SECRETS:
         line = pattern.sub(shown, line)
-    return line
+    return str(line)
 
 
 def _without_words(_logger: WrappedLogger | None, _method: str, line: EventDict) -> EventDict:

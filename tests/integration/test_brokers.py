@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.bells import Bell
 from outrider.shared.broker import BrokerUnreachable, make_app, ring
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, Status
 from sites import Monitor, open_site
+from workers import AGENTS
 
 
 async def test_a_bell_that_a_busy_worker_hoards_is_rung_again_for_another(
@@ -31,6 +33,24 @@ async def test_a_bell_that_a_busy_worker_hoards_is_rung_again_for_another(
                 assert (await site.settled(busy)).status is Status.SUCCESS
         for task_id in (busy, waiting):  # however often it was rung
             assert await site.desk.did(task_id) == ["a", "b", "c"]
+
+
+async def test_a_parent_is_woken_and_a_child_cancelled(redis_url, broker_url, namespace, monkeypatch):
+    """The worker rings for the parent, on a queue that nobody rang on before."""
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+    settings = Settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace, config=str(AGENTS))
+    async with open_site(settings) as site, Outrider(settings) as client:
+        with site.worker("-c", "4"):
+            lead = await client.submit("chat", "hello")
+            await client.wait(lead.task_id)
+            for agent, status in (("compiled", "success"), ("sleeper", "cancelled")):
+                child = await client.submit(agent, "x", parent=lead.task_id)
+                await site.desk.until(child.task_id, "run.claimed")
+                if status == "cancelled":
+                    await client.cancel(child.task_id)
+                assert (await client.wait(child.task_id)).status == status
+            await site.desk.until(lead.task_id, "task.settled", 2)
+            assert (await client.wait(lead.task_id)).status == "success"
 
 
 async def test_a_restart_of_rabbitmq_is_sat_out(redis_url, rabbitmq, namespace, monkeypatch):
