@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,10 @@ class Runner:
                 activation = Activation(deps, claimed, control)
                 outcome = await self._settle(facts, claimed.claim, await activation.ended())
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
+                if isinstance(outcome, Cancelled):
+                    # Whoever cancelled it may have been this run itself, and ended in the middle of its walk.
+                    with suppress(RedisError):  # else a sweeper walks
+                        await store.close_below(task_id)
                 # Only when nothing of the run's code is at work is its slot free.
                 await activation.code_ended()
                 if isinstance(outcome, Cancelled):

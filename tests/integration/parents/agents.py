@@ -255,6 +255,18 @@ async def _rebel(state):
 rebel = StateGraph(MessagesState).add_node("rebel", _rebel).add_edge(START, "rebel").compile()
 
 
+async def _quit(state):
+    async with Outrider() as o:
+        for _ in range(5):
+            await o.submit("leaf", "wait")
+        await ask("quit")
+        await o.cancel(running.get().task.task_id)
+    return {"messages": [AIMessage("outlived itself")]}
+
+
+quitter = StateGraph(MessagesState).add_node("quit", _quit).add_edge(START, "quit").compile()
+
+
 class Wordless(TypedDict):
     text: str
 
