@@ -6,11 +6,15 @@ only submits need not have.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError
 
 from .errors import BadInput, ConfigError
 from .ids import is_name
@@ -162,14 +166,46 @@ class Published(Record):
     broken: str | None = None  #: why it cannot be built
 
 
-async def publish(redis: Any, keys: Keys, agents: Iterable[Published]) -> None:
-    """Tell submitters what this worker knows of its agents. What an earlier worker said of them is replaced."""
-    fields = {agent.name: agent.model_dump_json() for agent in agents}
-    if fields:
-        await redis.hset(keys.catalogue(), mapping=fields)
+class _Word(Record):
+    """What one worker process says."""
+
+    until_ms: int  #: Unix ms on the Redis clock: then it is not heard of any more
+    agents: tuple[Published, ...]
+
+
+async def publish(redis: Any, keys: Keys, worker: str, agents: Iterable[Published], valid_ms: int) -> None:
+    """Tell submitters what this worker process knows of its agents; to be said again before its time is over.
+
+    Another word of the same worker is replaced; those of workers that are gone go with it.
+    """
+    words, now_ms = await _words(redis, keys)
+    gone = [name for name, word in words.items() if word.until_ms <= now_ms]
+    if gone:
+        await redis.hdel(keys.catalogue(), *gone)
+    word = _Word(until_ms=now_ms + valid_ms, agents=tuple(agents))
+    await redis.hset(keys.catalogue(), worker, word.model_dump_json())
 
 
 async def read(redis: Any, keys: Keys) -> dict[str, Published]:
-    """What workers published, by the agents' names; empty before the first worker's start."""
-    fields = await redis.hgetall(keys.catalogue())
-    return {name.decode(): Published.model_validate_json(text) for name, text in fields.items()}
+    """What the workers that live say, by the agents' names; empty where none does.
+
+    An agent is broken only where no worker can build it: a host may lack its packages, or a key.
+    """
+    words, now_ms = await _words(redis, keys)
+    merged: dict[str, Published] = {}
+    for _, word in sorted(words.items()):
+        for agent in word.agents if word.until_ms > now_ms else ():
+            known = merged.get(agent.name)
+            if known is None or known.broken:
+                merged[agent.name] = agent
+    return merged
+
+
+async def _words(redis: Any, keys: Keys) -> tuple[dict[str, _Word], int]:
+    """What each worker said last, and the time in Unix ms on the Redis clock."""
+    fields, (seconds, micros) = await asyncio.gather(redis.hgetall(keys.catalogue()), redis.time())
+    words: dict[str, _Word] = {}
+    for worker, text in fields.items():
+        with suppress(ValidationError):  # another version may say other things
+            words[worker.decode()] = _Word.model_validate_json(text)
+    return words, seconds * 1000 + micros // 1000

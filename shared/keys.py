@@ -106,7 +106,7 @@ class Keys:
         return self._key("control")
 
     def catalogue(self) -> str:
-        """Hash: agent name to what a worker published of it, as JSON."""
+        """Hash: what each worker process says of its agents, as JSON."""
         return self._key("catalogue")
 
     # checkpoints

@@ -210,5 +210,3 @@ class WorkerProcess:
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
         self._bells.shutdown()
-
-

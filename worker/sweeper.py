@@ -91,7 +91,7 @@ class Sweeper:
         except Exception as error:
             if is_away(error):
                 raise
-            log.error("sweep.odd_member", member=member, error=type(error).__name__)  # noqa: TRY400 its text may be a user's
+            log.exception("sweep.odd_member", member=member)
             await self._store.put_off(index, member, self._settings.lease_ms)
             return True
 

@@ -188,6 +188,6 @@ async def test_a_worker_whose_loop_ends_says_why_and_leaves(redis_url, namespace
     (tmp_path / "langgraph.json").write_text('{"graphs": {"odd": "./agents.py:odd"}}')
     config = {"OUTRIDER_CONFIG": str(tmp_path / "langgraph.json")}
     with workers.WorkerProcess(redis_url, namespace, "-P", pool, "-c", "1", **config) as worker:
-        await worker.says("cannot go on")
+        await worker.says("its loop ended with Odd")
         if pool == "threads":
             assert await worker.ends() == 1

@@ -72,7 +72,7 @@ def of_agent(**section):
         ({"graphs": {"a": "a:a"}, "env": {"": "x"}}, "\"env\" has ''"),
         ({"graphs": {"a": "a:a"}, "env": {"A=B": "x"}}, "\"env\" has 'A=B'"),
         ({"graphs": {"a": "a:a"}, "env": {"A": "\0"}}, "\"env\" has 'A'"),
-        ({"graphs": {"a": "a:a"}, "env": {"A\ud835": "x"}}, "\"env\" has 'A"),
+        ({"graphs": {"a": "a:a"}, "env": {"A\ud835": "x"}}, '"env" has \'A'),
         ({"graphs": {"a": "a:a"}, "outrider": {"agent": {}}}, "unknown key 'agent' (known: agents)"),
         ({"graphs": {"a": "a:a"}, "outrider": {"agents": {"b": {}}}}, "unknown agent 'b' (known: a)"),
         (of_agent(quue="x"), "unknown key 'quue'"),
@@ -95,11 +95,32 @@ def test_a_file_that_is_missing_names_the_variable(tmp_path):
         Config.load(tmp_path / "langgraph.json")
 
 
+GOOD = Published(name="a", description="Reads.", input_keys=("messages", "files"))
+BROKEN = Published(name="a", broken="ImportError")
+
+
 async def test_what_a_worker_publishes_is_read_back_and_replaced(fake_redis, namespace):
     keys = Keys(namespace)
     assert await catalogue.read(fake_redis, keys) == {}
-    old = Published(name="a", broken="ImportError")
-    new = Published(name="a", description="Reads.", input_keys=("messages", "files"))
-    await catalogue.publish(fake_redis, keys, [old])
-    await catalogue.publish(fake_redis, keys, [new])
-    assert await catalogue.read(fake_redis, keys) == {"a": new}
+    await fake_redis.hset(keys.catalogue(), "of a later version", "{}")
+    await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
+    assert await catalogue.read(fake_redis, keys) == {"a": BROKEN}
+    await catalogue.publish(fake_redis, keys, "w", [GOOD], 60_000)
+    assert await catalogue.read(fake_redis, keys) == {"a": GOOD}
+
+
+@pytest.mark.parametrize(("first", "last"), [(GOOD, BROKEN), (BROKEN, GOOD)])
+async def test_a_worker_does_not_speak_for_those_who_can_build_an_agent(fake_redis, namespace, first, last):
+    keys = Keys(namespace)
+    await catalogue.publish(fake_redis, keys, "w1", [first], 60_000)
+    await catalogue.publish(fake_redis, keys, "w2", [last], 60_000)
+    assert await catalogue.read(fake_redis, keys) == {"a": GOOD}
+
+
+async def test_what_a_worker_said_goes_with_it(fake_redis, namespace):
+    keys = Keys(namespace)
+    await catalogue.publish(fake_redis, keys, "gone", [GOOD, Published(name="b")], 0)
+    assert await catalogue.read(fake_redis, keys) == {}
+    await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
+    assert await catalogue.read(fake_redis, keys) == {"a": BROKEN}
+    assert await fake_redis.hkeys(keys.catalogue()) == [b"w"]

@@ -70,7 +70,7 @@ async def outrider(fake_redis, bells, config, monkeypatch):
 
 @pytest.fixture
 async def published(fake_redis):
-    await catalogue.publish(fake_redis, Keys("test"), PUBLISHED)
+    await catalogue.publish(fake_redis, Keys("test"), "w", PUBLISHED, 60_000)
 
 
 async def finish(outrider, task, result='"done"'):
@@ -194,9 +194,8 @@ async def test_a_value_that_contains_itself_is_refused(outrider):
 
 
 async def test_an_agent_without_a_place_for_text_is_refused(outrider, fake_redis):
-    await catalogue.publish(
-        fake_redis, Keys("test"), [Published(name="researcher", input_keys=("x",), has_messages=False)]
-    )
+    wordless = Published(name="researcher", input_keys=("x",), has_messages=False)
+    await catalogue.publish(fake_redis, Keys("test"), "w", [wordless], 60_000)
     with pytest.raises(BadInput, match=r'"researcher": \{"input": "question"\}'):
         await outrider.submit("researcher", "text")
 
