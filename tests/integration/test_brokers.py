@@ -76,6 +76,7 @@ async def test_a_broker_out_of_reach_is_one_line_without_the_password(namespace)
     app.close()
 
 
+@pytest.mark.timeout(240)  # two workers that start one after the other, and pings that wait for more answers
 async def test_two_namespaces_on_one_redis_never_meet(monkeypatch):
     """Neither by bells, records, monitors' events and Celery's commands, nor by any key or channel."""
     with EmbeddedRedis() as server:
