@@ -59,7 +59,7 @@ class Machine(Ground):
             if parent.run.status is RunStatus.PENDING:
                 self.answer_bell(parent, parent.run.run_id)
             by = next(hand for hand in self.hands if hand.task is parent)
-            self.submit(parent, by, told=self.draw(mostly), reads=self.draw(mostly))
+            self.submit(parent, by, told=self.draw(mostly), reads=self.draw(yes_or_no))
 
     @rule(data=st.data())
     def go_on(self, data: Any) -> None:
@@ -71,19 +71,19 @@ class Machine(Ground):
 
     @step("room")
     def submit_root(self) -> None:
-        self.submit(None, None, told=True, reads=self.draw(mostly))
+        self.submit(None, None, told=True, reads=self.draw(yes_or_no))
 
     @step("room")
     def submit_below(self) -> None:
         """By a client, below any task."""
-        self.submit(self.pick(self.tasks), None, told=self.draw(mostly), reads=self.draw(mostly))
+        self.submit(self.pick(self.tasks), None, told=self.draw(mostly), reads=self.draw(yes_or_no))
 
     @step("hands", often=3)
     def submit_child(self) -> None:
         """By a run, which may have been replaced meanwhile."""
         hand = self.pick(self.hands)
         if self.room or not hand.holds:
-            self.submit(hand.task, hand, told=self.draw(mostly), reads=self.draw(mostly))
+            self.submit(hand.task, hand, told=self.draw(mostly), reads=self.draw(yes_or_no))
 
     # Bells and workers
 

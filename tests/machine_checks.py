@@ -74,6 +74,7 @@ class Checks:
             for run in task.runs:
                 fields = _text(seen[self.keys.run(run.run_id)])
                 assert (fields["status"], int(fields["attempt"])) == (run.status, run.attempt), run.run_id
+                assert (fields.get("ended_as") == "rested") == run.rested, run.run_id
 
     def _indexes(self, model: Model, seen: Snapshot) -> None:
         names = {task.name for task in model.tasks}

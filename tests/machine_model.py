@@ -46,6 +46,7 @@ class Run:
     token: str | None = None
     expired: bool = False  #: its lease ran out, or its bell is overdue
     slot: bool = False  #: some code may be at work for it: it has a lease and a slot
+    rested: bool = False  #: it ended well, and its task did not
     brings: list[Note] | None = None  #: the notes of its first claim, the same for every attempt
 
 
@@ -139,10 +140,11 @@ class Model:
             self.close(task)
             return False
         status, state = ENDINGS[ending]
-        task.run.slot = False
+        run = task.run
+        run.slot = False
         task.stop(status)
         if ending == "success" and (task.open_children or task.has_news):
-            task.state = RESTING
+            run.rested, task.state = True, RESTING
         else:
             task.state = state
             if task.ended:
