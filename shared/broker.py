@@ -15,7 +15,7 @@ from .settings import mask_url
 from .statuses import RunKind
 
 if TYPE_CHECKING:
-    from .records import Bell
+    from .bells import Bell
     from .settings import Settings
 
 __all__ = ["BROKER_ERRORS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell"]

@@ -15,8 +15,9 @@ from .record import Record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .bells import Bell
     from .context import Claim
-    from .records import Bell, Interrupt, Notification, Run, Task
+    from .records import Interrupt, Notification, Run, Task
     from .statuses import EndedAs, Phase, RunStatus, Status
 
 

@@ -1,6 +1,5 @@
 """Agents that do what a test tells them. They hold at gates in Redis, and note what they did there."""
 
-
 import asyncio
 import contextlib
 import operator
