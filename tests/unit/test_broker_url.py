@@ -52,6 +52,6 @@ def test_redis_is_verified_unless_told_otherwise(query, options):
         ("?ssl_cert_reqs=none", {"cert_reqs": ssl.CERT_NONE}),
     ],
 )
-def test_rabbitmq_too(query, options):
+def test_amqp_is_verified_too(query, options):
     broker = for_kombu("amqps://u:p@h/v" + query)
     assert (broker.url, broker.ssl) == ("amqps://u:p@h/v", options)
