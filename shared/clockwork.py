@@ -11,7 +11,7 @@ from .scripts import Scripts
 from .transitions import Due, Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import redis.asyncio
 
@@ -50,13 +50,19 @@ class Clockwork(Queries):
     def _ancestor_keys(self, facts: Facts) -> list[str]:
         return [self.keys.task(ancestor) for ancestor in facts.ancestors]
 
-    async def heartbeat(self, held: Sequence[tuple[Claim, str]], *, lease_ms: int) -> list[bool]:
-        """Renew the leases of `(claim, agent)` pairs in one script; tell for each whether it still holds."""
+    async def heartbeat(
+        self, held: Sequence[tuple[Claim, str]], *, lease_ms: int, used: Mapping[str, Usage] | None = None
+    ) -> list[bool]:
+        """Renew the leases of `(claim, agent)` pairs in one script; tell for each whether it still holds.
+
+        `used` has, by run ids, what tasks used by now.
+        """
         keys = [self.keys.leases()]
         args: list[Any] = [lease_ms]
         for claim, agent in held:
             keys += [self.keys.task(claim.task_id), self.keys.run(claim.run_id), self.keys.slots(agent)]
-            args += [claim.task_id, claim.run_id, claim.epoch, claim.token]
+            usage = used.get(claim.run_id) if used else None
+            args += [claim.task_id, claim.run_id, claim.epoch, claim.token, usage.model_dump_json() if usage else ""]
         return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
 
     async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None, events: Events = ()) -> bool:

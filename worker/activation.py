@@ -59,6 +59,7 @@ class Activation:
             lambda batch: deps.store.emit(claimed.claim, claimed.task.agent, batch), runs=deps.held.__len__
         )
         self._meter = Meter(claimed.task.usage, claimed.task.limits, control.stop, self._emitter.emit)
+        control.usage = lambda: self._meter.usage
         self._view = View(self._emitter.emit)
         self._work: asyncio.Task[None] | None = None
 

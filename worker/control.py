@@ -12,9 +12,10 @@ from .executor import Jobs
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..shared.context import Claim
+    from ..shared.limits import Usage
 
 
 class Stop(StrEnum):
@@ -35,6 +36,7 @@ class Control:
         self.reason: Stop | None = None
         self.claim: Claim | None = None
         self.agent = ""
+        self.usage: Callable[[], Usage] | None = None  #: what the task used by now
         self.drain = RunControl()  #: LangGraph's: the graph stops between two steps
         self.jobs = Jobs(loop)
         self.stopped: asyncio.Future[None] = loop.create_future()  #: done once there is a reason
@@ -106,3 +108,7 @@ class Held:
     def claims(self) -> list[tuple[Claim, str]]:
         """What the heartbeat renews, with the agents' names. Called from its thread."""
         return [(control.claim, control.agent) for control in self._controls.copy() if control.claim is not None]
+
+    def used(self) -> dict[str, Usage]:
+        """What the tasks of the runs used by now, by run ids. Called from the heartbeat's thread."""
+        return {control.run_id: control.usage() for control in self._controls.copy() if control.usage is not None}

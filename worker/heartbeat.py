@@ -17,6 +17,7 @@ from ..shared.connections import connect
 from ..shared.store import Store
 
 if TYPE_CHECKING:
+    from ..shared.limits import Usage
     from ..shared.settings import Settings
     from .control import Held
 
@@ -32,6 +33,7 @@ class Heartbeat:
     def __init__(self, settings: Settings, held: Held, loop: asyncio.AbstractEventLoop) -> None:
         self._settings, self._held, self._loop = settings, held, loop
         self._answered = time.monotonic()
+        self._used: dict[str, Usage] = {}  #: what was noted in the records
         self._stopping = asyncio.Event()
         self._own_loop: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = threading.Thread(target=self._run, name="outrider-heartbeat", daemon=True)
@@ -74,13 +76,15 @@ class Heartbeat:
         if silent > LEASES_OF_PATIENCE * self._settings.lease_seconds:
             log.error("heartbeat.loop_hangs", seconds=round(silent))
             return
-        held = self._held.claims()
+        held, used = self._held.claims(), self._held.used()
+        news = {run_id: usage for run_id, usage in used.items() if usage != self._used.get(run_id)}
         for at in range(0, len(held), CHUNK):
             chunk = held[at : at + CHUNK]
-            renewed = await store.heartbeat(chunk, lease_ms=self._settings.lease_ms)
+            renewed = await store.heartbeat(chunk, lease_ms=self._settings.lease_ms, used=news)
             for (claim, _), good in zip(chunk, renewed, strict=True):
                 if not good:
                     claim.mark_stale()
+        self._used = used
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:

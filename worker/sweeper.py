@@ -129,7 +129,7 @@ class Sweeper:
         if run.status is RunStatus.CANCELLED:  # its worker died before its code had ended
             ended = await self._store.stopped(facts, claim, only_expired=True)
             if ended:
-                await self._tell("task-revoked", run.run_id, LOST)
+                await self._inform("task-revoked", run.run_id)
             return ended
         outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
         if outcome == "released":

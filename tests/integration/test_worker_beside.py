@@ -6,6 +6,7 @@ import pytest
 
 import workers
 from outrider.shared.broker import BrokerUnreachable
+from outrider.shared.limits import Usage
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.worker.control import Control, Held, Stop
@@ -177,6 +178,27 @@ async def test_the_heartbeat_renews_what_is_held_and_tells_what_is_not(bench):
     assert (replaced.reason, replaced.claim.stale) == (Stop.STALE, True)
     assert (kept.reason, kept.claim.stale) == (None, False)
     assert (await bench.store.get_run(kept.run_id)).lease_until_ms > 1
+
+
+async def test_what_a_task_used_is_noted_before_its_worker_can_die(bench):
+    held = Held()
+    heartbeat = Heartbeat(bench.settings, held, asyncio.get_running_loop())
+    got, facts = await claimed(bench)
+    control = Control(got.run.run_id, asyncio.get_running_loop())
+    control.held(got.claim, got.task.agent)
+    with held.holding(control):
+        await heartbeat._beat(bench.store)
+        for turns in (1, 2):
+            control.usage = lambda turns=turns: Usage(turns=turns)
+            await heartbeat._beat(bench.store)
+            assert (await bench.store.peek(got.task.task_id)).usage.turns == turns
+        await lapse(bench, got.claim)
+        await sweeper(bench).sweep()
+        again = await bench.store.claim(facts, got.run.run_id, worker="w2", lease_ms=60_000)
+        assert again.task.usage.turns == 2
+        control.usage = lambda: Usage(turns=9)
+        await heartbeat._beat(bench.store)
+    assert (await bench.store.peek(got.task.task_id)).usage.turns == 2
 
 
 async def test_a_loop_that_hangs_loses_its_claims(bench):

@@ -327,6 +327,7 @@ async def _cancelled_at(bench, task_id, run_id, gate):
 async def test_a_cancel_stops_a_running_agent_and_keeps_nothing_of_its_late_output(bench):
     task_id, run_id = await bench.submit("held_chat")
     running = await _cancelled_at(bench, task_id, run_id, "model")
+    assert bench.held.used()[run_id].turns == 1
     assert isinstance(await running, Cancelled)
     task = await bench.store.get(task_id)
     assert (task.status, task.runs[0].ended_as) == (Status.CANCELLED, EndedAs.CANCELLED)
