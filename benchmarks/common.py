@@ -37,7 +37,19 @@ class WorkerProcess:
         self._app, self._settings, self._concurrency, self._log = app, settings, concurrency, log
 
     def __enter__(self) -> Self:
-        options = ["-P", "threads", "-c", str(self._concurrency), "-E", "-Q", "subagents", "-n", f"{self._log.stem}@%h"]
+        options = [
+            "--without-mingle",
+            "--without-gossip",
+            "-P",
+            "threads",
+            "-c",
+            str(self._concurrency),
+            "-E",
+            "-Q",
+            "subagents",
+            "-n",
+            f"{self._log.stem}@%h",
+        ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", self._app, "worker", *options],

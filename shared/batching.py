@@ -54,7 +54,7 @@ class BatchingRedis(redis.asyncio.Redis):
         """Send a command with what else is asked in this turn of the loop; returns its reply or raises its error."""
         # Encoded here, so that a text that cannot be encoded fails its own caller alone.
         command = [args[0], *[arg.encode() if type(arg) is str else arg for arg in args[1:]]]
-        size = sum(len(arg) for arg in command if isinstance(arg, bytes))
+        size = sum([len(arg) for arg in command if type(arg) is bytes])
         pauses = _pauses()
         while True:
             try:

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 
 GARBAGE_THRESHOLD = 20_000  #: new objects between two collections of the youngest
 # With many runs at work, commands to Redis gather for a moment: each exchange hands the interpreter to another thread
-# and back, which costs a busy worker a quarter of its time (measured). So many runs have time for it.
-LINGER_SECONDS, LINGER_PER_RUN = 0.01, 0.0004
+# and back, which costs a busy worker a quarter of its time (measured). A few runs wait for nothing.
+FEW = 8
+LINGER_SECONDS, LINGER_PER_RUN = 0.03, 0.001
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ class WorkerProcess:
                 await self._loop.run_in_executor(self._bells, heartbeat.stop)
 
     def _linger(self) -> float:
-        return min(LINGER_SECONDS, LINGER_PER_RUN * (len(self._held) - 1))
+        return min(LINGER_SECONDS, LINGER_PER_RUN * (len(self._held) - FEW))
 
     def _load(self) -> list[Published]:
         self._config.apply_env()
