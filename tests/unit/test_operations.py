@@ -56,6 +56,6 @@ def test_no_event_holds_the_words_of_a_task():
     assert not [name for name, (_, fields) in logged().items() if PRIVATE & fields]
 
 
-@pytest.mark.parametrize("name", set(re.findall(r"`([a-z]+\.[a-z_]+)`", str(rows("What to alert on")))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([a-z]+\.[a-z_]+)`", str(rows("What to alert on"))))))
 def test_what_one_is_to_alert_on_exists(name):
     assert name in logged()
