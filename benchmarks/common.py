@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from outrider.shared.settings import Settings
 
 HERE = Path(__file__).parent
-LIBRARIES = ("celery", "kombu", "redis", "langgraph", "langgraph-checkpoint", "langchain-core", "pydantic")
+LIBRARIES = ("celery", "kombu", "redis", "hiredis", "langgraph", "langgraph-checkpoint", "langchain-core", "pydantic")
 #: What would lead a worker elsewhere than to this benchmark's own Redis.
 FOREIGN = frozenset({"REDIS_URL", "CELERY_BROKER_URL"})
 ATTEND_SECONDS = 1.0  #: between two looks whether the workers are up
