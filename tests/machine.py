@@ -197,16 +197,24 @@ class Machine(Ground):
         self.views.remove(view)
         self.deal_with(view, max_attempts=self.draw(st.integers(1, 2)))
 
+    @step("rescued", often=8)
+    def come_back(self) -> None:
+        """A worker is heard of again just before a sweeper gives its run up."""
+        view, hand = self.pick(self.rescued)
+        self.views.remove(view)
+        self.beat(hand)
+        self.give_up(view)
+
     # Cancellers
 
     @step("tasks")
     def cancel_any(self) -> None:
         self.cancel(self.pick(self.tasks), keep=self.draw(yes_or_no))
 
-    @step("parents")
+    @step("open_children", often=2)
     def cancel_child(self) -> None:
-        """By a parent's tool; the parent's claim may have been replaced."""
-        self.cancel(self.pick(self.pick(self.parents).task.children), keep=False, tell=False)
+        """By its parent, of which the run may have been replaced meanwhile."""
+        self.cancel(self.pick(self.open_children), keep=False, tell=False)
 
     @step("trees")
     def cancel_and_die(self) -> None:

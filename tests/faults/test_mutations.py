@@ -59,7 +59,7 @@ BROKEN = {
     "a child that ended stays open": ("settle", "redis.call('SREM', PARENT_OPEN, task_id)", ""),
     "a child that was woken is not open again": (
         "settle",
-        "if facts[5] ~= '' and facts[6] ~= '0' then redis.call('SADD', siblings, facts[1]) end",
+        "if facts[3] ~= '' and facts[4] ~= '0' then redis.call('SADD', siblings, facts[1]) end",
         "",
     ),
     "a child tells though nobody wants to hear": (
@@ -67,12 +67,8 @@ BROKEN = {
         "redis.call('HGET', TASK, 'notify_parent') == '0'",
         "false",
     ),
-    "a failed parent is not woken": ("settle", "now[1] == 'success' or now[1] == 'error' or", "now[1] == 'success' or"),
-    "a parent that timed out is woken": (
-        "settle",
-        "now[1] == 'success' or",
-        "now[1] == 'success' or now[1] == 'timeout' or",
-    ),
+    "a failed parent is not woken": ("settle", "and MOVES.wake[", "and now[1] ~= 'error' and MOVES.wake["),
+    "a parent that timed out is woken": ("settle", "and MOVES.wake[", "and now[1] == 'timeout' or MOVES.wake["),
     "a wake has no bell to be rung again": (
         "settle",
         "redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(facts[1], run_id))",
@@ -92,15 +88,16 @@ BROKEN = {
     "attempts are not counted": ("release", "redis.call('HINCRBY', RUN, 'attempt', 1)", ""),
     "a cancel leaves the claim": (
         "cancel",
-        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '')",
-        "",
+        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '', 'cancelled_by', ARGV[7])",
+        "redis.call('HSET', TASK, 'cancelled_by', ARGV[7])",
     ),
-    "a cancel cuts nothing": ("cancel", "if ARGV[4] ~= '1' then redis.call('HINCRBY', TASK, 'cut', 1) end", ""),
+    "a cancel cuts nothing": ("cancel", "redis.call('HINCRBY', TASK, 'cut', 1)", ""),
     "a cancel cuts the children that are kept": (
         "cancel",
-        "if ARGV[4] ~= '1' then redis.call('HINCRBY', TASK, 'cut', 1) end",
-        "redis.call('HINCRBY', TASK, 'cut', 1)",
+        "if ARGV[4] ~= '1' then\n",
+        "if true then\n",
     ),
+    "a walk closes what came after the cut": ("cancel", "if ARGV[9] == '1' and not is_cut(TASK, 33)", "if false"),
     "a cancel tells one who rests for it nothing": (
         "cancel",
         "if quietly and not (parent[1] == 'running' and parent[2] == 'resting') then return {} end",
