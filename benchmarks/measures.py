@@ -34,7 +34,7 @@ class Sizes:
     steps: int = 100
 
 
-QUICK = Sizes(tasks=200, one_at_a_time=20, sleepers=50, conversation=200_000, steps=20)
+QUICK = Sizes(tasks=100, one_at_a_time=10, sleepers=20, conversation=100_000, steps=10)
 
 
 async def one_at_a_time(sides: dict[str, Side], count: int, tick: Callable[[], None]) -> dict[str, dict[str, float]]:
