@@ -135,7 +135,6 @@ BROKEN = {
         "",
     ),
     "code that stopped keeps its slot": ("stopped", "redis.call('ZREM', SLOTS, run_id)", ""),
-    "a claim that was replaced stops its successor": ("stopped", " or run[2] ~= ARGV[3] or run[3] ~= ARGV[4]", ""),
     "a cancelled run is freed though its worker is heard of": (
         "stopped",
         "if ARGV[5] == '1' and lease_until > NOW then return {'refused'} end",
