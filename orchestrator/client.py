@@ -113,9 +113,7 @@ class Outrider:
         with reachable(self.settings):
             published = await catalogue.read(self._store.redis, self._store.keys)
             above = await self._parent(parent_id) if parent_id is not None else None
-        checked = check(
-            asked, self._config, published, self.settings.max_input_bytes, above, parent_is_named=parent is not None
-        )
+        checked = check(asked, self._config, published, self.settings.max_input_bytes, above)
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):

@@ -69,13 +69,10 @@ def check(
     published: Mapping[str, Published],
     max_bytes: int,
     parent: Task | None = None,
-    *,
-    parent_is_named: bool = True,
 ) -> Checked:
     """Build a submission; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
 
     `published` is what workers found out about the agents; where it says nothing of this one, the submit is accepted.
-    A parent that nobody named is the task that is running.
     """
     entry = config.agents.get(asked.agent) if isinstance(asked.agent, str) else None
     if entry is None:
@@ -94,15 +91,11 @@ def check(
     if state and (known is None or known.input_keys is None):
         notes.append(f"no worker has told which state keys {entry.name} has: {', '.join(state)} not checked")
     queue = _queue(asked.queue)
-    notify = asked.notify_parent
-    if parent is not None and notify and _is_deaf(published.get(parent.agent)):
-        if parent_is_named:
-            raise BadInput(
-                f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
-                "(submit with notify_parent=False, or give the agent a `messages` state key)"
-            )
-        notify = False
-        notes.append(f"agent {parent.agent!r} has no messages, so its task will not be told how this one ends")
+    if parent is not None and asked.notify_parent and _is_deaf(published.get(parent.agent)):
+        raise BadInput(
+            f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
+            "(submit with notify_parent=False, or give the agent a `messages` state key)"
+        )
     return Checked(
         Submission(
             task_id=new_id(),
@@ -119,7 +112,7 @@ def check(
             wake_queue=queue or entry.queue or PARENTS,
             parent_id=parent.task_id if parent else None,
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
-            notify_parent=notify,
+            notify_parent=asked.notify_parent,
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,
