@@ -128,7 +128,7 @@ class Ground(RuleBasedStateMachine):
 
     @property
     def trees(self) -> list[Task]:
-        return [task for task in self.open_tasks if any(not below.ended for below in task.below())]
+        return [task for task in self.tasks if any(not below.ended for below in task.below())]
 
     @property
     def stale(self) -> list[Hand]:

@@ -97,7 +97,6 @@ BROKEN = {
         "if ARGV[4] ~= '1' then\n",
         "if true then\n",
     ),
-    "a walk closes what came after the cut": ("cancel", "if ARGV[9] == '1' and not is_cut(TASK, 33)", "if false"),
     "a cancel tells one who rests for it nothing": (
         "cancel",
         "if quietly and not (parent[1] == 'running' and parent[2] == 'resting') then return {} end",
