@@ -87,10 +87,10 @@ def test_tools_are_told_with_short_arguments():
     a_meter, one, two = meter(), uuid.uuid4(), uuid.uuid4()
     a_meter.on_tool_start({"name": "look"}, "x" * 9000, run_id=one, tool_call_id="call-1")
     a_meter.on_tool_end(ToolMessage("seen", tool_call_id="call-1"), run_id=one)
-    a_meter.on_tool_start(None, "\x00", run_id=two, name="find")
+    a_meter.on_tool_start(None, "a page", run_id=two, name="find")
     a_meter.on_tool_error(ValueError("secret"), run_id=two)
     (started, first), (ended, second), (_, third), (_, fourth) = a_meter.events
     assert (started, first["name"], first["id"], len(first["args"])) == ("tool.started", "look", "call-1", 500)
     assert (ended, second) == ("tool.ended", {"name": "look", "id": "call-1", "ok": True})
-    assert (third["name"], third["args"]) == ("find", "\N{REPLACEMENT CHARACTER}")
+    assert (third["name"], third["args"]) == ("find", "a page")
     assert fourth == {"name": "find", "id": str(two), "ok": False}
