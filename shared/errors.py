@@ -75,9 +75,9 @@ class ClaimLost(OutriderError):
 class RedisUnreachable(OutriderError):
     """Redis does not answer, or cannot serve. The URL is shown with its password masked."""
 
-    def __init__(
-        self, url: str, reason: str, remedy: str = "start it, or set OUTRIDER_REDIS_URL to one that is up"
-    ) -> None:
+    REMEDY = "start it, run `outrider dev` in this folder, or set OUTRIDER_REDIS_URL to one that is up"
+
+    def __init__(self, url: str, reason: str, remedy: str = REMEDY) -> None:
         self.url, self.reason = url, reason
         super().__init__(f"cannot reach Redis at {url}: {reason} ({remedy})")
 

@@ -124,5 +124,6 @@ def _escape(text: str) -> str:
 
 def _next_step(note: Notification) -> str:
     if note.open_children:
-        return f"{note.open_children} of your background tasks are still open: you will be told of each."
+        many = "task is" if note.open_children == 1 else "tasks are"
+        return f"{note.open_children} more background {many} still open: you will be told of each."
     return "None of your background tasks is open any more: go on with what you have."

@@ -163,7 +163,10 @@ def _joined(passages: Sequence[Passage]) -> Iterator[Passage]:
 
 
 def _can_be_quoted(text: str) -> bool:
-    # A question answers nothing by itself; U+FFFD stands for what the frame took out.
+    # A question answers nothing by itself, nor does a row of three cells or more without the heads of its columns;
+    # U+FFFD stands for what the frame took out.
+    if text.startswith("|") and text.strip("| ").count(" | ") > 1:
+        return False
     long_enough = len(set(terms(text))) >= _MIN_TERMS and len(text) <= MAX_QUOTE
     return long_enough and not text.endswith("?") and "\ufffd" not in text
 

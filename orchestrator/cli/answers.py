@@ -62,7 +62,7 @@ def print_answers(answers: Sequence[Answer]) -> None:
         else:
             print(f"## {answer.question}\n\n{answer.text}")
     count = sum(len(answer.citations) for answer in answers)
-    print(f"\n{count} citations, {count - len(_faults(answers))} of them stand in the documents word for word.")
+    print(f"\n{count} citations; the quotes of {count - len(_faults(answers))} stand in the documents word for word.")
 
 
 def judge(answers: Sequence[Answer]) -> int:

@@ -91,7 +91,7 @@ def test_the_project_s_own_documents_answer_its_questions(env):
     assert sum(line.startswith("## ") for line in lines) == 3
     claims = [line for line in lines if line.startswith("- ")]
     assert len(claims) >= 3
-    assert lines[-1] == f"{len(claims)} citations, {len(claims)} of them stand in the documents word for word."
+    assert lines[-1] == f"{len(claims)} citations; the quotes of {len(claims)} stand in the documents word for word."
 
 
 def test_what_the_documents_do_not_answer_is_said(docs, env, redis_server):
