@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...shared import events
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = dict[str, Any]
 
+_HOOK = re.compile(r"\.(before|after)_(agent|model)$")
 WIDTH = 500  #: characters of a line, beyond which it is cut
 
 
 def line(event: Event) -> str | None:
-    """The event's line: what it is, then what it says. `None` for a part of a model's text."""
-    if event.type == events.TOKENS:
+    """The event's line: what it is, then what it says. `None` for what tells a person nothing by itself.
+
+    That is a part of a model's text, and the steps between the model's turns that middleware takes.
+    """
+    if event.type == events.TOKENS or _HOOK.search(str(event.data.get("node", ""))):
         return None
     what, words = WORDING.get(event.type, (event.type, _json))
     return f"{event.data.get('status', what):<8}  {one_line(words(event.data), WIDTH)}".rstrip()
