@@ -31,7 +31,7 @@ demo: $(READY) ## Run the research example on the project's own documents
 	@$(BIN)/outrider demo $(ARGS)
 
 test: $(READY) ## Run the tests
-	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(READY) ## Run the long tests that break things on purpose
 	@$(BIN)/pytest -m faults tests/faults $(ARGS)
