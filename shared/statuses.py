@@ -99,8 +99,3 @@ MOVES: tuple[tuple[str, tuple[State, ...], tuple[State, ...]], ...] = (
     ("update", (IDLE, WORKING, RESTING, GRADING, ASKING, *ENDED), (QUEUED,)),
     ("wake", (IDLE, RESTING, (Status.SUCCESS, None), (Status.ERROR, None)), (QUEUED,)),
 )
-
-
-def edges() -> frozenset[tuple[State, State]]:
-    """All moves as pairs of states."""
-    return frozenset((source, target) for _, sources, targets in MOVES for source in sources for target in targets)

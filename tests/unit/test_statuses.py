@@ -8,9 +8,14 @@ from pydantic import ValidationError
 
 from outrider.shared import scripts
 from outrider.shared.records import Task
-from outrider.shared.statuses import MOVES, PHASES, TERMINAL, Phase, Status, edges
+from outrider.shared.statuses import MOVES, PHASES, TERMINAL, Phase, Status
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+
+
+def edges():
+    """All moves as pairs of states."""
+    return {(source, target) for _, sources, targets in MOVES for source in sources for target in targets}
 
 
 def name(state):
