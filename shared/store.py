@@ -7,6 +7,7 @@ its claim and are refused, with `False`, once a later claim or a cancel has repl
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
@@ -19,10 +20,12 @@ from .notes import note_of
 from .queries import CHUNK
 from .records import Notification, Run, Task
 from .statuses import RunKind, Status
-from .transitions import Cancelled, Claimed, Ending, Facts, Settled, Submission, Submitted
+from .transitions import Cancelled, Claimed, Cut, Ending, Facts, Settled, Submission, Submitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .bells import Bell
 
 
 class Store(Clockwork):
@@ -95,8 +98,11 @@ class Store(Clockwork):
             raise _refusal(reply[1].decode(), submission, claim)
         return Submitted(task_id=reply[1].decode(), run_id=reply[2].decode(), created=reply[0] == b"created")
 
-    async def claim(self, facts: Facts, run_id: str, *, worker: str, lease_ms: int) -> Claimed | None:
-        """Take a pending run for this process, or `None` where there is nothing to do: a doubled bell, a cancel."""
+    async def claim(self, facts: Facts, run_id: str, *, worker: str, lease_ms: int) -> Claimed | Cut | None:
+        """Take a pending run for this process, or `None` where there is nothing to do: a doubled bell, a cancel.
+
+        The caller rings the bells of a `Cut`.
+        """
         token = new_token()
         reply = await self._scripts(
             "claim",
@@ -104,7 +110,7 @@ class Store(Clockwork):
             [facts.task_id, run_id, token, worker, lease_ms, json.dumps({"worker": worker})],
         )
         if reply[0] == b"cut":
-            await self.cancel(facts.task_id, tell_parent=False)
+            return await self._cut(facts)
         if reply[0] != b"claimed":
             return None
         run = Run.from_hash(_pairs(reply[4]))
@@ -116,7 +122,9 @@ class Store(Clockwork):
             notifications=tuple(Notification.from_entry(entry) for entry in reply[5]),
         )
 
-    async def settle(self, facts: Facts, claim: Claim, ending: Ending, *, only_expired: bool = False) -> Settled | None:
+    async def settle(
+        self, facts: Facts, claim: Claim, ending: Ending, *, only_expired: bool = False
+    ) -> Settled | Cut | None:
         """End the run and, unless it asks a person or rests, its task; tell the parent in the same step.
 
         The caller rings the bells of the answer. `None`: the claim was replaced, and nothing was changed.
@@ -153,8 +161,11 @@ class Store(Clockwork):
             ],
         )
         if reply[0] == b"cut":
-            await self.cancel(facts.task_id, tell_parent=False)
+            return await self._cut(facts)
         return Settled(bells_of(*reply[1:])) if reply[0] == b"settled" else None
+
+    async def _cut(self, facts: Facts) -> Cut:
+        return Cut((await self.cancel(facts.task_id, tell_parent=False)).bells)
 
     async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> Cancelled:
         """End a task now, whatever it does, and its descendants unless they are kept.
@@ -165,17 +176,19 @@ class Store(Clockwork):
         """
         task = await self.peek(task_id)
         answer = await self._cancel_one(task, keep_children=keep_children, tell_parent=tell_parent)
-        if not keep_children:
-            await self.close_below(task_id)
-        return answer
+        if keep_children:
+            return answer
+        return replace(answer, bells=answer.bells + await self.close_below(task_id))
 
-    async def close_below(self, task_id: str) -> None:
+    async def close_below(self, task_id: str) -> tuple[Bell, ...]:
         """Cancel those descendants of a task that its risen cut cuts. A second call finds nothing to do.
 
         What was cut takes no children, so one walk finds all. A sweeper walks again where a canceller died. One that is
-        itself among them comes last: its end is the end of this walk.
+        itself among them comes last: its end is the end of this walk. The caller rings the bells of the answer: one
+        above a closed task may rest for it, and is not cut itself.
         """
         inside, last = running.get(), None
+        bells: list[Bell] = []
         below, walked = [task_id], [task_id]
         while below:
             async for child in self.children_of(below.pop()):
@@ -184,12 +197,14 @@ class Store(Clockwork):
                     last = child
                     continue
                 answer = await self._cancel_one(child, keep_children=False, tell_parent=False, only_cut=True)
+                bells += answer.bells
                 if answer.outcome != "left":
                     walked.append(child.task_id)
         for start in range(0, len(walked), CHUNK):
             await self.redis.zrem(self.keys.closing(), *walked[start : start + CHUNK])
         if last is not None:
-            await self._cancel_one(last, keep_children=False, tell_parent=False, only_cut=True)
+            bells += (await self._cancel_one(last, keep_children=False, tell_parent=False, only_cut=True)).bells
+        return tuple(bells)
 
     async def _cancel_one(
         self, task: Task, *, keep_children: bool, tell_parent: bool, only_cut: bool = False

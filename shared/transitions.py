@@ -106,6 +106,13 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """An ancestor was cancelled with its children, and now this task is too: the bells of runs that this started."""
+
+    bells: tuple[Bell, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The answer to a cancel."""
 

@@ -17,7 +17,7 @@ from outrider.shared.context import Claim
 from outrider.shared.errors import ClaimLost, ParentClosed
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Claimed, Ending, Facts, Settled, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator
@@ -207,8 +207,8 @@ class Ground(RuleBasedStateMachine):
         with self.unchanged(when=expected == "dropped"):
             claimed = self.go(self.store.claim(self.facts(task), run_id, worker="w", lease_ms=LEASE_MS))
         if expected != "claimed":
-            assert claimed is None, expected
-            self.woken(None)
+            assert not isinstance(claimed, Claimed), expected
+            self.woken(claimed.bells if claimed else None)
             return None
         assert claimed
         assert not task.cut, "a task that was cut is never claimed"
@@ -319,7 +319,7 @@ class Ground(RuleBasedStateMachine):
         settles = held and self.model.settle(hand.task, how)
         with self.unchanged(when=not held):
             settled = self.go(self.store.settle(self.facts(hand.task), replace(hand.claim), ending(how)))
-        assert (settled is not None) == (settles or repeats)
+        assert isinstance(settled, Settled) == (settles or repeats)
         self.woken(settled.bells if settled else None)
         if settles:
             self.hands.remove(hand)
@@ -387,8 +387,7 @@ class Ground(RuleBasedStateMachine):
     def close(self, task: Task) -> None:
         """Walk below a task again of which the canceller died."""
         self.model.close_below(task)
-        self.go(self.store.close_below(task.name))
-        self.woken(None)
+        self.woken(self.go(self.store.close_below(task.name)))
 
     def give_up(self, view: View) -> None:
         """Settle for a worker that was lost too often, unless it is back."""
@@ -399,7 +398,7 @@ class Ground(RuleBasedStateMachine):
         settles = self.still_lost(view) and self.model.settle(task, "error")
         with self.unchanged(when=repeated):
             settled = self.go(self.store.settle(self.facts(task), claim, how, only_expired=True))
-        assert (settled is not None) == (settles or repeated)
+        assert isinstance(settled, Settled) == (settles or repeated)
         self.woken(settled.bells if settled else None)
 
     @staticmethod

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from ..shared.broker import BrokerUnreachable
 from ..shared.refusals import is_away
 from ..shared.statuses import RunStatus
+from ..shared.transitions import Claimed, Settled
 from .activation import Activation
 from .control import Control
 from .outcomes import Cancelled, Failed, GivenBack, NotOurs, ending
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..shared.bells import Bell
     from ..shared.context import Claim
-    from ..shared.transitions import Facts
+    from ..shared.transitions import Cut, Facts
     from .activation import Ended
     from .deps import Deps
     from .outcomes import Outcome
@@ -48,8 +49,8 @@ class Runner:
         control = Control(run_id, asyncio.get_running_loop())
         with deps.held.holding(control):
             claimed = await store.claim(facts, run_id, worker=deps.worker_id, lease_ms=deps.settings.lease_ms)
-            if claimed is None:
-                return await self._not_claimed(run_id)
+            if not isinstance(claimed, Claimed):
+                return await self._not_held(run_id, claimed)
             control.held(claimed.claim, facts.agent)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
                 activation = Activation(deps, claimed, control)
@@ -58,15 +59,18 @@ class Runner:
                 if isinstance(outcome, Cancelled):
                     # Whoever cancelled it may have been this run itself, and ended in the middle of its walk.
                     with suppress(RedisError):  # else a sweeper walks
-                        await store.close_below(task_id)
+                        await self._ring(await store.close_below(task_id))
                 # Only when nothing of the run's code is at work is its slot free.
                 await activation.code_ended()
                 if isinstance(outcome, Cancelled):
                     await store.stopped(facts, claimed.claim, activation.usage)
         return outcome
 
-    async def _not_claimed(self, run_id: str) -> Outcome:
+    async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
         """Why there is nothing to do: the run was cancelled, or someone else has it or had it."""
+        if cut is not None:
+            await self._ring(cut.bells)
+            return Cancelled()
         run = await self.deps.store.get_run(run_id)
         return Cancelled() if run is not None and run.status is RunStatus.CANCELLED else NotOurs()
 
@@ -98,9 +102,11 @@ class Runner:
                 kept = await store.give_back(facts, claim, ended.usage, ended.events)
             case _:
                 settled = await store.settle(facts, claim, ending(outcome, ended.usage, ended.events))
-                kept = settled is not None
-                await self._ring(settled.bells if settled else ())
-        return outcome if kept else await self._not_claimed(claim.run_id)
+                if not isinstance(settled, Settled):
+                    return await self._not_held(claim.run_id, settled)
+                await self._ring(settled.bells)
+                return outcome
+        return outcome if kept else await self._not_held(claim.run_id)
 
     async def _ring(self, bells: Sequence[Bell]) -> None:
         """Ring for the runs that a settle started: news of this task, or its parent's wake."""

@@ -17,7 +17,7 @@ from ..shared.context import Claim
 from ..shared.errors import UnknownTask
 from ..shared.refusals import is_away
 from ..shared.statuses import EndedAs, RunStatus, Status
-from ..shared.transitions import Ending, Facts
+from ..shared.transitions import Ending, Facts, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -108,7 +108,8 @@ class Sweeper:
 
     async def _close_below(self, task_id: str) -> bool:
         """Finish what a canceller did not."""
-        await self._store.close_below(task_id)
+        for bell in await self._store.close_below(task_id):
+            await self._ring(bell)
         log.info("tree.closed", task_id=task_id)
         return True
 
@@ -142,7 +143,8 @@ class Sweeper:
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
             if settled is None:
                 return False
-            await self._inform("task-failed", run.run_id)
+            if isinstance(settled, Settled):  # else it is cancelled, which the next sweep tells
+                await self._inform("task-failed", run.run_id)
             for bell in settled.bells:
                 await self._ring(bell)
             return True

@@ -9,7 +9,7 @@ from outrider.shared.context import Claim
 from outrider.shared.errors import ClaimLost, ParentClosed
 from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Cut, Ending, Facts, Submission
 
 LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"found it"')
@@ -280,8 +280,8 @@ async def test_a_cut_holds_before_the_descendants_are_closed(tree):
     await tree.store.redis.hincrby(tree.store.keys.task("p"), "cut", 1)
     with pytest.raises(ParentClosed, match="a task above it is cancelled"):
         await tree.submit("g", "c1", running.claim)
-    assert await tree.claim("c2") is None
-    assert await tree.settle("c1", running.claim) is None
+    assert await tree.claim("c2") == Cut()
+    assert await tree.settle("c1", running.claim) == Cut()
     assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
     assert await tree.settle("p", claim)
 
@@ -335,9 +335,10 @@ async def test_a_task_that_rests_under_a_cut_is_closed_after_its_last_child(tree
     await tree.settle("c", held.claim)
     await tree.store.cancel("p", keep_children=True)
     await tree.store.redis.hincrby(tree.store.keys.task("p"), "cut", 1)
-    assert await tree.claim("g") is None
+    cut = await tree.claim("g")
+    assert [bell.task_id for bell in cut.bells] == ["c"]
     assert await tree.state("c") == Phase.QUEUED
-    assert await tree.claim("c") is None
+    assert await tree.claim("c") == Cut()
     assert (await tree.state("c"), await tree.state("g")) == (Status.CANCELLED, Status.CANCELLED)
 
 

@@ -316,6 +316,21 @@ async def test_a_cancelled_pending_run_never_calls_its_agent(bench):
     assert await bench.did(task_id) == []
 
 
+async def test_a_bell_below_a_cut_closes_what_rests_above_it(bench):
+    """The canceller died between its first step and its walk."""
+    root, _ = await bench.submit("compiled")
+    middle, middle_run = await bench.submit("chat", parent_id=root, ancestors=(root,))
+    leaf = await bench.submit("chat", parent_id=middle, ancestors=(root, middle))
+    await bench.runner.run(middle, middle_run)
+    await bench.store.cancel(root, keep_children=True)
+    await bench.redis.hincrby(bench.store.keys.task(root), "cut", 1)
+    assert isinstance(await bench.runner.run(*leaf), Cancelled)
+    (wake,) = bench.bells
+    assert isinstance(await bench.runner.run(wake.task_id, wake.run_id), Cancelled)
+    assert [(await bench.store.peek(one)).status for one in (middle, leaf[0])] == [Status.CANCELLED] * 2
+    assert await bench.did(leaf[0]) == []
+
+
 async def _cancelled_at(bench, task_id, run_id, gate):
     running = asyncio.create_task(bench.runner.run(task_id, run_id))
     await bench.at(task_id, gate)
