@@ -75,7 +75,7 @@ def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
     async def start(description: str, subagent_type: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         if subagent_type not in subagents:
             raise ToolException(f"there is no subagent {subagent_type!r}: use one of {', '.join(subagents)}")
-        client, parent = _client(), _run().task
+        client, parent = _client(), _run()
         call_id = runtime.tool_call_id
         submitted = await client.submit(
             subagent_type,

@@ -38,7 +38,7 @@ class Clockwork(Queries):
             task,
             keys.run(run_id) if run_id else task,
             keys.input(run_id) if run_id else task,
-            keys.result(facts.task_id),
+            keys.large(facts.task_id),
             keys.events(facts.task_id),
             keys.runs(facts.task_id),
             keys.leases(),

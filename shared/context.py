@@ -48,6 +48,8 @@ class Running:
     claim: Claim
     task: Task
     run: Run
+    context: dict[str, Any] | None  #: what the task's runs are given, and its children in their turn
+    configurable: dict[str, Any]  #: likewise
     emit: Callable[[str, dict[str, Any]], None]  #: put an event into the task's stream, from any thread
     store: Store
     ring: Callable[[Bell], Awaitable[None]]

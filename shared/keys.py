@@ -30,9 +30,12 @@ class Keys:
         """List: the task's run ids, oldest first."""
         return self._key("runs", task_id)
 
-    def result(self, task_id: str) -> str:
-        """String: the task's result as JSON, apart because it may be large."""
-        return self._key("result", task_id)
+    def large(self, task_id: str) -> str:
+        """Hash: what of the task may be large, as JSON: `context`, `configurable`, `interrupts`, `result`.
+
+        Apart from the record, which lists and walks read whole.
+        """
+        return self._key("large", task_id)
 
     def events(self, task_id: str) -> str:
         """Stream: what happened, bounded."""

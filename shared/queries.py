@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 from .transitions import Facts
 
 CHUNK = 200  #: index members that are read at once
+LARGE = (b"result", b"interrupts")  #: what `get` reads beside the record
 
 
 class Queries:
@@ -35,15 +36,15 @@ class Queries:
         async with self.redis.pipeline(transaction=True) as pipe:
             pipe.hgetall(self.keys.task(task_id))
             pipe.lrange(self.keys.runs(task_id), 0, -1)
-            pipe.get(self.keys.result(task_id))
-            fields, run_ids, result = await pipe.execute()
+            pipe.hmget(self.keys.large(task_id), LARGE)
+            fields, run_ids, large = await pipe.execute()
         if not fields:
             raise UnknownTask(task_id)
         async with self.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.hgetall(self.keys.run(run_id.decode()))
             runs = tuple(Run.from_hash(run) for run in await pipe.execute() if run)
-        return Task.from_hash(fields, runs, result)
+        return Task.from_hash(fields, runs, dict(zip(LARGE, large, strict=True)))
 
     async def peek(self, task_id: str) -> Task:
         """The task's record alone, in one round trip."""

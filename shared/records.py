@@ -118,7 +118,7 @@ class Task(Record):
     stopped_at: Moment | None = None  #: when the code of its last run really ended
     result: Any = None
     error: Fault | None = None
-    interrupts: tuple[Interrupt, ...] = ()
+    interrupts: tuple[Interrupt, ...] = ()  #: what it asks while it waits; empty where it was not read (lists)
     grade: dict[str, Any] | None = None
     limits: Limits = Limits()
     usage: Usage = Usage()
@@ -128,8 +128,6 @@ class Task(Record):
     run_id: str | None = Field(default=None, exclude=True)  #: the active run
     ancestors: tuple[str, ...] = Field(default=(), exclude=True)  #: root first, parent last
     queue: str | None = Field(default=None, exclude=True)  #: where the caller wants its runs
-    context: dict[str, Any] | None = Field(default=None, exclude=True)
-    configurable: dict[str, Any] = Field(default_factory=dict, exclude=True)
     notify_parent: bool = Field(default=True, exclude=True)
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
@@ -154,8 +152,9 @@ class Task(Record):
         return shown
 
     @classmethod
-    def from_hash(cls, fields: Hash, runs: tuple[Run, ...] | None = None, result: bytes | None = None) -> Self:
-        """Build from the task's Redis hash and, where they were read, its runs and its result."""
+    def from_hash(cls, fields: Hash, runs: tuple[Run, ...] | None = None, large: Hash | None = None) -> Self:
+        """Build from the task's Redis hash and, where they were read, its runs and what may be large."""
+        large = large or {}
         return cls(
             task_id=_text(fields, "task_id") or "",
             agent=_text(fields, "agent") or "",
@@ -169,9 +168,9 @@ class Task(Record):
             created_at=_number(fields, "created_ms"),
             updated_at=_number(fields, "updated_ms"),
             stopped_at=_moment(fields, "stopped_ms"),
-            result=json.loads(result) if result else None,
+            result=_loaded(large, "result"),
             error=_fault(fields),
-            interrupts=_loaded(fields, "interrupts", ()),
+            interrupts=_loaded(large, "interrupts", ()),
             grade=_loaded(fields, "grade"),
             limits=_loaded(fields, "limits", {}),
             usage=_loaded(fields, "usage", {}),
@@ -180,8 +179,6 @@ class Task(Record):
             run_id=_text(fields, "run_id"),
             ancestors=tuple((_text(fields, "ancestors") or "").split()),
             queue=_text(fields, "queue"),
-            context=_loaded(fields, "context"),
-            configurable=_loaded(fields, "configurable", {}),
             notify_parent=_text(fields, "notify_parent") != "0",
             seq=_number(fields, "seq"),
             given=_number(fields, "given"),

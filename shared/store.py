@@ -52,8 +52,6 @@ class Store(Clockwork):
             "mode": "isolated",
             "limits": submission.limits.model_dump_json(exclude_none=True),
             "metadata": json.dumps(submission.metadata) if submission.metadata else "",
-            "context": json.dumps(submission.context) if submission.context is not None else "",
-            "configurable": json.dumps(submission.configurable) if submission.configurable else "",
             "queue": submission.own_queue or "",
             "wake_queue": submission.wake_queue,
             "parent_id": submission.parent_id or "",
@@ -87,6 +85,8 @@ class Store(Clockwork):
                 json.dumps({"agent": submission.agent, "title": submission.title}),
                 int(submission.notify_parent),
                 *((claim.run_id, claim.epoch, claim.token) if claim else ("", "", "")),
+                json.dumps(submission.context) if submission.context is not None else "",
+                json.dumps(submission.configurable) if submission.configurable else "",
                 len(task_fields) * 2,
                 *_flat(task_fields),
                 *_flat(run_fields),
@@ -120,6 +120,8 @@ class Store(Clockwork):
             run=run,
             input=json.loads(reply[2] or b"{}"),
             notifications=tuple(Notification.from_entry(entry) for entry in reply[5]),
+            context=json.loads(reply[6]) if reply[6] else None,
+            configurable=json.loads(reply[7]) if reply[7] else {},
         )
 
     async def settle(

@@ -80,6 +80,8 @@ class Claimed:
     run: Run
     input: dict[str, Any]
     notifications: tuple[Notification, ...] = ()  #: that this run was given, the same for every attempt
+    context: dict[str, Any] | None = None  #: of all runs of the task
+    configurable: dict[str, Any] = field(default_factory=dict)  #: of all runs of the task
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ READS = {
     "last_sweep": "hgetall",
     "runs": "lrange",
     "input": "get",
-    "result": "get",
+    "large": "hgetall",
     "events": "xlen",
     "inbox": "xrange",
     "open": "smembers",
@@ -92,9 +92,10 @@ class Checks:
 
     def _inbox(self, task: Task, seen: Snapshot) -> None:
         entries = seen.get(self.keys.inbox(task.name), [])
-        assert [entry_id for entry_id, _ in entries] == [f"{i + 1}-0".encode() for i in range(len(task.inbox))]
+        kept = range(task.trimmed, len(task.inbox))
+        assert [entry_id for entry_id, _ in entries] == [f"{i + 1}-0".encode() for i in kept]
         notes = [(json.loads(fields[b"note"])["id"], int(fields[b"open"])) for _, fields in entries]
-        assert notes == [(note.id, note.open_children) for note in task.inbox]
+        assert notes == [(task.inbox[i].id, task.inbox[i].open_children) for i in kept]
         assert len({note for note, _ in notes}) == len(notes), "told twice"
         assert self._open(task, seen) == {child.name for child in task.open_children}
 

@@ -65,6 +65,7 @@ class Task:
     inbox: list[Note] = field(default_factory=list)
     given: int = 0
     saved: list[Note] = field(default_factory=list)  #: its length is the cursor
+    trimmed: int = 0  #: notes that its inbox does not hold any more
     cut: bool = False  #: an ancestor was cancelled with its children
 
     @property
@@ -141,7 +142,7 @@ class Model:
             return False
         status, state = ENDINGS[ending]
         run = task.run
-        run.slot = False
+        run.slot, task.trimmed = False, len(task.saved)
         task.stop(status)
         if ending == "success" and (task.open_children or task.has_news):
             run.rested, task.state = True, RESTING

@@ -76,6 +76,8 @@ class Activation:
                 self._claimed.claim,
                 self._claimed.task,
                 self._claimed.run,
+                self._claimed.context,
+                self._claimed.configurable,
                 self._emitter.emit,
                 self._deps.store,
                 self._deps.ring,
@@ -114,7 +116,7 @@ class Activation:
         """Build the graph, with our saver on it, and stream it to its end."""
         run, task = self._claimed.run, self._claimed.task
         config: RunnableConfig = {
-            "configurable": {**task.configurable, "thread_id": task.task_id},
+            "configurable": {**self._claimed.configurable, "thread_id": task.task_id},
             # LangGraph applies the same run's input once, and goes on from its checkpoint.
             "metadata": {"run_id": run.run_id},
             "callbacks": [self._meter],
@@ -127,7 +129,7 @@ class Activation:
             stream = graph.astream(
                 given,
                 config,
-                context=task.context,
+                context=self._claimed.context,
                 stream_mode=self._view.modes,
                 durability="sync",
                 control=self._control.drain,

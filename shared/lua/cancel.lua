@@ -23,7 +23,8 @@ end
 if ended then return {'already_finished', task[1]} end
 move(TASK, 'cancel', 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
-redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '', 'cancelled_by', ARGV[7])
+redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7])
+redis.call('HDEL', LARGE, 'interrupts')
 local running = false
 if run_id ~= '' then
   running = redis.call('HGET', RUN, 'status') == 'running'

@@ -2,7 +2,7 @@
 -- notifications. The same token again gets the same answer, so a repeated call is safe.
 -- KEYS  18 the task's inbox  19 … ancestors, root first
 -- ARGV  task_id  run_id  token  worker  lease_ms  event data
--- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox},
+-- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable},
 --         {'dropped', status of the run}, or {'cut'} where an ancestor was cancelled with its children
 local task_id, run_id, token = ARGV[1], ARGV[2], ARGV[3]
 local lease_until = NOW + tonumber(ARGV[5])
@@ -14,7 +14,7 @@ local function facts()
     inbox = redis.call('XRANGE', KEYS[18], range[1] .. '-0', range[2] .. '-0')
   end
   return {'claimed', redis.call('HGET', TASK, 'epoch'), redis.call('GET', INPUT) or '', redis.call('HGETALL', TASK),
-    redis.call('HGETALL', RUN), inbox}
+    redis.call('HGETALL', RUN), inbox, redis.call('HGET', LARGE, 'context'), redis.call('HGET', LARGE, 'configurable')}
 end
 
 local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to')

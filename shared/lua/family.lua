@@ -3,7 +3,7 @@
 --       22 parent  23 parent's inbox  24 parent's events  25 parent's runs  26 parent's open children
 --       27 parent's wake run  28 that run's input  29 the open children of the parent's own parent
 --       A task without a parent has its own key at 22 to 29, a parent without one its own key at 29.
-local OPEN, NEXT_RUN, NEXT_INPUT = KEYS[18], KEYS[19], KEYS[20]
+local OPEN, NEXT_RUN, NEXT_INPUT, INBOX = KEYS[18], KEYS[19], KEYS[20], KEYS[21]
 local PARENT, PARENT_INBOX, PARENT_EVENTS, PARENT_RUNS, PARENT_OPEN = KEYS[22], KEYS[23], KEYS[24], KEYS[25], KEYS[26]
 local WAKE_RUN, WAKE_INPUT, GRAND_OPEN = KEYS[27], KEYS[28], KEYS[29]
 local HAS_PARENT = PARENT ~= TASK

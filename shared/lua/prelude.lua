@@ -1,8 +1,8 @@
 -- What every transition of a task begins with. The store puts the table MOVES before this text and one script after it.
--- KEYS  1 task  2 run  3 input  4 result  5 events  6 runs  7 leases  8 ring_at  9 slots  10-17 status indexes in the
+-- KEYS  1 task  2 run  3 input  4 large  5 events  6 runs  7 leases  8 ring_at  9 slots  10-17 status indexes in the
 --       order of STATUSES; what a script needs besides stands from 18 on. Keys are handed in, never built or scanned.
 -- The clock is Redis' own, in Unix ms.
-local TASK, RUN, INPUT, RESULT, EVENTS, RUNS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local TASK, RUN, INPUT, LARGE, EVENTS, RUNS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LEASES, RING_AT, SLOTS = KEYS[7], KEYS[8], KEYS[9]
 local EVENTS_KEPT = 5000
 

@@ -26,10 +26,13 @@ end
 redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and 'rested' or ARGV[7], 'ended_ms', int(NOW),
   'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
 redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', ARGV[11],
-  'error_message', ARGV[12], 'interrupts', ARGV[14])
+  'error_message', ARGV[12])
 count_work(run[4])
 if ARGV[13] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[13]) end
-if ARGV[10] ~= '' then redis.call('SET', RESULT, ARGV[10]) end
+if ARGV[10] ~= '' then redis.call('HSET', LARGE, 'result', ARGV[10]) end
+if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
+-- What is in the saved state is not given again; what the next run is to be given stays.
+redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
 redis.call('DEL', INPUT)
 unhold(task_id, run_id)
 redis.call('ZREM', SLOTS, run_id)

@@ -3,6 +3,7 @@
 --       33 the parent's children  34 … ancestors, root first
 -- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
 --       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
+--       context  configurable ('' = none)
 --       number of task fields, then field, value, … of the task; the rest is field, value, … of the run
 -- Returns {'created' | 'exists', task_id, run_id}, {'conflict', task_id}, or {'refused', why}
 local task_id, run_id, payload = ARGV[1], ARGV[2], ARGV[3]
@@ -21,14 +22,16 @@ if HAS_PARENT then
   if status == 'cancelled' then return {'refused', 'cancelled'} end
   if is_cut(PARENT, 34) then return {'refused', 'cut'} end
 end
-local fields = tonumber(ARGV[11])
+local fields = tonumber(ARGV[13])
 local task, run = {}, {}
-for i = 12, 11 + fields do task[#task + 1] = ARGV[i] end
-for i = 12 + fields, #ARGV do run[#run + 1] = ARGV[i] end
+for i = 14, 13 + fields do task[#task + 1] = ARGV[i] end
+for i = 14 + fields, #ARGV do run[#run + 1] = ARGV[i] end
 redis.call('HSET', TASK, 'status', 'pending', 'phase', 'queued', 'run_id', run_id, 'epoch', '0', 'token', '',
   'created_ms', int(NOW), 'updated_ms', int(NOW), unpack(task))
 redis.call('HSET', RUN, 'status', 'pending', 'attempt', '0', 'created_ms', int(NOW), unpack(run))
 redis.call('SET', INPUT, ARGV[5])
+if ARGV[11] ~= '' then redis.call('HSET', LARGE, 'context', ARGV[11]) end
+if ARGV[12] ~= '' then redis.call('HSET', LARGE, 'configurable', ARGV[12]) end
 redis.call('RPUSH', RUNS, run_id)
 redis.call('ZADD', index_of('pending'), NOW, task_id)
 redis.call('ZADD', KEYS[30], NOW, task_id)

@@ -88,7 +88,7 @@ BROKEN = {
     "attempts are not counted": ("release", "redis.call('HINCRBY', RUN, 'attempt', 1)", ""),
     "a cancel leaves the claim": (
         "cancel",
-        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'interrupts', '', 'cancelled_by', ARGV[7])",
+        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7])",
         "redis.call('HSET', TASK, 'cancelled_by', ARGV[7])",
     ),
     "a cancel cuts nothing": ("cancel", "redis.call('HINCRBY', TASK, 'cut', 1)", ""),

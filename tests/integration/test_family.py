@@ -460,3 +460,22 @@ async def test_a_wake_forgets_the_error_before_it(tree):
     assert (await tree.store.peek("p")).error.type == "ValueError"
     await tree.run("c")
     assert (await tree.state("p"), (await tree.store.peek("p")).error) == (Phase.QUEUED, None)
+
+
+async def test_an_inbox_keeps_what_is_not_in_the_saved_state(tree):
+    store, key = tree.store, tree.store.keys
+    await tree.resting_parent("a", "b", "c")
+    await tree.run("a")
+    held = await tree.claim("p")
+    await tree.run("b")
+    await store.redis.hset(key.task("p"), "cursor", 1)  # as the put does that saves the run's input
+    assert await store.redis.xlen(key.inbox("p")) == 2
+    await tree.settle("p", held.claim, FAILED)
+    assert [entry for entry, _ in await store.redis.xrange(key.inbox("p"))] == [b"2-0"]
+    held = await tree.claim("p")
+    await tree.run("c")
+    again = await store.claim(tree.facts("p"), held.run.run_id, worker="w", lease_ms=LEASE_MS)
+    assert again is None
+    assert [note.task_id for note in held.notifications] == ["b"]
+    await tree.settle("p", held.claim, FAILED)  # its state was not saved
+    assert [note.task_id for note in (await tree.claim("p")).notifications] == ["b", "c"]

@@ -195,8 +195,8 @@ async def test_context_and_configurable_reach_the_run_its_wake_and_its_children(
     await site.call(parent, started("wait"))
     await site.rest(parent)
     (child,) = await site.children(parent)
-    task = await site.o.get(child)
-    assert (task.context, task.configurable) == (given["context"], given["configurable"])
+    kept = await site.redis.hgetall(site.store.keys.large(child))
+    assert {name.decode(): json.loads(value) for name, value in kept.items()} == given
     await site.end(child)
     await site.read(parent)
     assert (await site.call(parent, called("facts"))).last == told

@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 from outrider.shared.context import Claim
 from outrider.shared.errors import BadInput, IdempotencyConflict, UnknownTask
 from outrider.shared.limits import Usage
+from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
@@ -109,11 +110,33 @@ async def test_an_idempotency_key_with_another_payload_conflicts_and_changes_not
     assert await snapshot(store) == before
 
 
+async def test_what_may_be_large_is_not_read_with_the_record(store):
+    big = {"key": "x" * 100_000}
+    facts = await submitted(store, context=big, configurable=big)
+    held = await store.claim(facts, "t-run", worker="w1", lease_ms=LEASE_MS)
+    asks = Ending(
+        RunStatus.SUCCESS,
+        EndedAs.PAUSED,
+        Status.WAITING,
+        task_phase=Phase.ASKING,
+        interrupts=(Interrupt(id="q", value=big),),
+        result=json.dumps(big),
+    )
+    assert await store.settle(facts, held.claim, asks)
+    assert sum(map(len, (await store.redis.hgetall(store.keys.task("t"))).values())) < 2_000
+    task = await store.get("t")
+    assert (task.interrupts, task.result) == (asks.interrupts, big)
+    (listed,) = (await store.list(statuses=[Status.WAITING])).tasks
+    assert (listed.interrupts, listed.result) == ((), None)
+    await store.cancel("t")
+    assert (await store.get("t")).interrupts == ()
+
+
 async def test_a_claim_hands_out_the_facts(store):
     facts = await submitted(store, context={"user": "u1"}, configurable={"docs": "/d"})
     held = await store.claim(facts, "t-run", worker="w1", lease_ms=LEASE_MS)
     assert held.input == {"text": "hello", "state": {}}
-    assert (held.task.context, held.task.configurable) == ({"user": "u1"}, {"docs": "/d"})
+    assert (held.context, held.configurable) == ({"user": "u1"}, {"docs": "/d"})
     assert (held.task.status, held.task.phase, held.run.worker) == (Status.RUNNING, Phase.WORKING, "w1")
     assert held.claim.epoch == held.run.epoch == 1
     assert held.run.started_at is not None
