@@ -20,6 +20,7 @@ from ..shared.broker import make_app
 from ..shared.devfile import Dev, DevFolder
 from ..shared.settings import mask_url, redis_is_named
 from .embedded import EmbeddedRedis
+from .ports import port_near
 from .programs import Ended, Happened, Lines, Program, Told
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class DevServer:
                 signal.signal(number, lambda told, _frame: self._happened.put(Told(told)))
             code = 0
             try:
-                self._live(began)
+                self._live(began, stack.enter_context(port_near(FLOWER_HOST, FLOWER_PORT)))
             except Stopped:
                 self._say("stopping: the worker, then Flower, then Redis; Ctrl-C again ends all at once")
             except Failed as failed:
@@ -85,12 +86,12 @@ class DevServer:
                 code = FAILED
             return code if self._stop() else INTERRUPTED
 
-    def _live(self, began: float) -> None:
+    def _live(self, began: float, port: int) -> None:
         started = (
             "a worker and Flower" if self._redis is None else f"Redis (data in {self._folder.path}), a worker, Flower"
         )
         self._say(f"starting {started}")
-        name, port = f"dev-{os.getpid()}@{socket.gethostname()}", _free_port(FLOWER_PORT)
+        name = f"dev-{os.getpid()}@{socket.gethostname()}"
         self._start("worker", "-m", "outrider.worker", "-n", name)
         monitor = ("-m", "celery", "-A", "outrider.worker.main", "flower")
         self._start("flower", *monitor, f"--address={FLOWER_HOST}", f"--port={port}", "--logging=error")
@@ -154,17 +155,6 @@ class DevServer:
 
     def _say(self, text: str) -> None:
         self._lines.print("dev", text)
-
-
-def _free_port(wanted: int) -> int:
-    """The port that is wanted, or any free one where that is taken."""
-    for port in (wanted, 0):
-        try:
-            with socket.create_server((FLOWER_HOST, port)) as listener:
-                return int(listener.getsockname()[1])
-        except OSError:
-            continue
-    return wanted
 
 
 def _flower_answers(url: str) -> bool:

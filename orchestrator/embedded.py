@@ -74,8 +74,8 @@ class EmbeddedRedis:
 
     It keeps an append-only file in `directory` (made if missing, kept at the end), else in a temporary folder that
     goes at the end, or after a kill when the next server starts. On Linux the server also ends when the thread that
-    started it does, by whatever means; elsewhere a `kill -9` of this process leaves it running. Without `port` a free
-    one is taken. A server is entered once.
+    started it does, by whatever means; elsewhere a `kill -9` of this process leaves it running. Without `port` it takes
+    the one that it last had in `directory`, else a free one. A server is entered once.
     Raises ConfigError if no server program is found, or if it does not come up, with the last line of its log.
     """
 
@@ -126,9 +126,10 @@ class EmbeddedRedis:
 
     def _start(self) -> None:
         # Another program may take the free port between our look and the server's bind: then look again.
-        for _ in range(1 if self._fixed_port else PORT_TRIES):
-            self.port = self._fixed_port or _free_port()
+        for attempt in range(1 if self._fixed_port else PORT_TRIES):
+            self.port = self._fixed_port or (self._last_port() if attempt == 0 else 0) or _free_port()
             if self._answers(self._launch()):
+                self._port_file.write_text(f"{self.port}\n")
                 return
         raise self._failed()
 
@@ -181,6 +182,17 @@ class EmbeddedRedis:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def _last_port(self) -> int:
+        """Where whoever was connected looks for it again; 0 where it never was."""
+        try:
+            return int(self._port_file.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    @property
+    def _port_file(self) -> Path:
+        return self.directory / "redis.port"
 
     @property
     def _log(self) -> Path:

@@ -22,11 +22,12 @@ def worker(url, namespace, *args, **env):
 
 
 @contextmanager
-def workers(url, namespace, count=2):
+def workers(url, namespace, count=2, broker=""):
     """So many workers, each with a queue of its own besides."""
     if count:
         queues = f"subagents,parents,worker-{count}"
-        with worker(url, namespace, "-Q", queues, **STEADY), workers(url, namespace, count - 1):
+        env = STEADY | {"OUTRIDER_BROKER_URL": broker}
+        with worker(url, namespace, "-Q", queues, **env), workers(url, namespace, count - 1, broker):
             yield
     else:
         yield
@@ -148,7 +149,7 @@ class Site(Desk):
 
 
 @asynccontextmanager
-async def site(url, namespace):
-    settings = Settings(redis_url=url, namespace=namespace, config=str(CONFIG))
+async def site(url, namespace, broker=""):
+    settings = Settings(redis_url=url, namespace=namespace, broker_url=broker, config=str(CONFIG))
     async with Outrider(settings) as o, plain(url) as reader:
         yield Site(o, reader)

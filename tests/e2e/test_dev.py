@@ -170,6 +170,7 @@ def test_all_is_up_found_stopped_and_there_again(folder):
     assert outrider(folder, "show", task_id).returncode == 3
     with dev(folder) as server:
         server.up()
+        assert told(folder)["redis_url"] == known["redis_url"]  # whoever followed it finds it again
         assert outrider(folder, "show", task_id, "--result").stdout == "heard hello\n"
         server.send(signal.SIGTERM)
         assert server.ends() == 0

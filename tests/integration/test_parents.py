@@ -16,11 +16,12 @@ MODELS = ["agent", "deep", "bare"]  # with the middleware, twice; and without it
 PREPARED = ["agent", "deep"]
 
 
-@pytest.fixture(scope="module")
-def place(redis_server):
+@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
+def place(request, redis_server):
     namespace = f"parents-{uuid.uuid4().hex[:8]}"
-    with puppets.workers(redis_server.url, namespace):
-        yield redis_server.url, namespace
+    broker = "" if request.param == "redis" else request.getfixturevalue("rabbitmq").vhost()
+    with puppets.workers(redis_server.url, namespace, broker=broker):
+        yield redis_server.url, namespace, broker
 
 
 @pytest.fixture
@@ -338,22 +339,26 @@ SCENARIOS = [
 ]
 
 
-async def test_parents_of_a_killed_worker_are_told_once_and_start_no_twins(redis_url, namespace):
+async def test_parents_of_a_killed_worker_are_told_once_and_start_no_twins(redis_url, namespace, broker_url):
     crash = Crash(len(SCENARIOS))
-    async with puppets.site(redis_url, namespace) as site, asyncio.TaskGroup() as group:
-        with puppets.worker(redis_url, namespace, **puppets.QUICK) as worker:
+    quick = puppets.QUICK | {"OUTRIDER_BROKER_URL": broker_url}
+    async with puppets.site(redis_url, namespace, broker_url) as site, asyncio.TaskGroup() as group:
+        with puppets.worker(redis_url, namespace, **quick) as worker:
             all_of_them = [group.create_task(play(site, crash, agent)) for play, agent in SCENARIOS]
             await crash._barrier.wait()
             worker.process.kill()
-        with puppets.worker(redis_url, namespace, **puppets.QUICK):
+        with puppets.worker(redis_url, namespace, **quick):
             await crash._barrier.wait()
             for parent in await asyncio.gather(*all_of_them):
                 assert "run.lost" in [event.type for event in await site.events(parent)]
 
 
-async def test_a_worker_that_is_stopped_gives_its_parents_back_and_what_they_were_not_told(redis_url, namespace):
-    async with puppets.site(redis_url, namespace) as site:
-        with puppets.worker(redis_url, namespace, **puppets.STEADY | {"OUTRIDER_GRACE_SECONDS": "30"}) as worker:
+async def test_a_worker_that_is_stopped_gives_its_parents_back_and_what_they_were_not_told(
+    redis_url, namespace, broker_url
+):
+    steady = puppets.STEADY | {"OUTRIDER_BROKER_URL": broker_url}
+    async with puppets.site(redis_url, namespace, broker_url) as site:
+        with puppets.worker(redis_url, namespace, **steady | {"OUTRIDER_GRACE_SECONDS": "30"}) as worker:
             parents = [await lead(site, agent) for agent in PREPARED]
             await site.end(*(child for _, (child,) in parents))
             worker.process.send_signal(signal.SIGTERM)
@@ -361,7 +366,7 @@ async def test_a_worker_that_is_stopped_gives_its_parents_back_and_what_they_wer
             for parent, _ in parents:
                 await site.let_call(parent, called("look", where="here"))
             assert await worker.ends() == 0
-        with puppets.worker(redis_url, namespace, **puppets.STEADY):
+        with puppets.worker(redis_url, namespace, **steady):
             for parent, (child,) in parents:
                 read = await site.read(parent)
                 assert (read.results, read.notes) == (["seen here"], [child])

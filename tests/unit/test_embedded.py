@@ -122,6 +122,19 @@ def test_a_free_port_that_is_lost_is_replaced(monkeypatch):
             assert second.port == free
 
 
+def test_a_server_comes_back_where_it_was_in_its_folder_unless_another_is_there(tmp_path):
+    with EmbeddedRedis(tmp_path) as first:
+        pass
+    with EmbeddedRedis(tmp_path) as again:
+        assert again.port == first.port
+    (tmp_path / "other").mkdir()
+    with EmbeddedRedis(tmp_path / "other", port=first.port), EmbeddedRedis(tmp_path) as elsewhere:
+        assert elsewhere.port != first.port
+    (tmp_path / "redis.port").write_text("gibberish")
+    with EmbeddedRedis(tmp_path) as server:
+        assert server.port
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent's life")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_outlives_a_parent_that_is_killed(how, temporary):
