@@ -24,11 +24,13 @@ PositiveSeconds = Annotated[float, BeforeValidator(_positive)]
 
 
 class Limits(Record):
-    """Bounds on what a task may use, counted from one submit to its end. `None` is no bound."""
+    """Bounds on what a task may use, counted from one submit, update or wake to the next. `None` is no bound."""
 
     timeout_seconds: PositiveSeconds | None = None  #: working time; waiting in a queue does not count
     max_turns: PositiveInt | None = None  #: model calls
     max_tokens: PositiveInt | None = None  #: input and output tokens together
+    max_output_tokens: PositiveInt | None = None
+    idle_seconds: PositiveSeconds | None = None  #: working time without any event
 
     @classmethod
     def check(cls, values: Limits | Mapping[str, Any] | None, where: str = "limits") -> Limits:

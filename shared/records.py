@@ -132,7 +132,8 @@ class Task(Record):
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
-    working_ms: int = Field(default=0, exclude=True)  #: working time of its ended runs
+    usage_before: Usage = Field(default=Usage(), exclude=True)  #: what its last submit, update or wake found used
+    working_ms: int = Field(default=0, exclude=True)  #: working time of its ended runs and attempts since then
 
     def model_post_init(self, _context: object, /) -> None:
         """Hold a status and its phase together."""
@@ -183,6 +184,7 @@ class Task(Record):
             seq=_number(fields, "seq"),
             given=_number(fields, "given"),
             cursor=_number(fields, "cursor"),
+            usage_before=_loaded(fields, "usage_before", {}),
             working_ms=_number(fields, "working_ms"),
         )
 

@@ -14,6 +14,7 @@ from ..shared.checkpoints import RedisSaver
 from ..shared.context import Running, running
 from ..shared.errors import ClaimLost
 from .control import Stop
+from .deadlines import Deadlines
 from .executor import current_jobs
 from .meter import Meter
 from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
@@ -58,7 +59,7 @@ class Activation:
         self._emitter = Emitter(
             lambda batch: deps.store.emit(claimed.claim, claimed.task.agent, batch), runs=deps.held.__len__
         )
-        self._meter = Meter(claimed.task.usage, claimed.task.limits, control.stop, self._emitter.emit)
+        self._meter = Meter(claimed.task, control.stop, self._emitter.emit)
         control.usage = lambda: self._meter.usage
         self._view = View(self._emitter.emit)
         self._work: asyncio.Task[None] | None = None
@@ -85,25 +86,19 @@ class Activation:
                 self._deps.config,
             )
         )
-        left = self._time_left()
-        if left is not None and left <= 0:
+        deadlines = Deadlines(self._claimed.task, self._control.stop, lambda: self._emitter.heard_at)
+        if deadlines.left is not None and deadlines.left <= 0:
             return self._stopped(Stop.TIMED_OUT)
-        loop = asyncio.get_running_loop()
-        timer = None if left is None else loop.call_later(left, self._control.stop, Stop.TIMED_OUT)
-        self._work = work = loop.create_task(self._activate())
+        self._work = work = asyncio.get_running_loop().create_task(self._activate())
         work.add_done_callback(_retrieve)
         self._control.work(work)
+        deadlines.start()
         try:
             await self._until_stopped(work)
         finally:
-            if timer is not None:
-                timer.cancel()
+            deadlines.cancel()
         self._control.over()
         return self._told(work)
-
-    def _time_left(self) -> float | None:
-        limit = self._claimed.task.limits.timeout_seconds
-        return None if limit is None else limit - self._claimed.task.working_ms / 1000
 
     async def _until_stopped(self, work: asyncio.Task[None]) -> None:
         await asyncio.wait([work, self._control.stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -136,6 +131,7 @@ class Activation:
             )
             async with aclosing(cast("AsyncGenerator[Any]", stream)) as pieces:
                 async for mode, payload in pieces:
+                    self._emitter.heard()
                     self._view.take(mode, payload)
 
     async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
@@ -170,7 +166,7 @@ class Activation:
                 return Failed.by(error)
 
     def _stopped(self, reason: Stop) -> Outcome:
-        used, limits = self._meter.usage, self._claimed.task.limits
+        limits = self._claimed.task.limits
         match reason:
             case Stop.CANCELLED:
                 return Cancelled()
@@ -178,10 +174,10 @@ class Activation:
                 return NotOurs()
             case Stop.TIMED_OUT:
                 return TimedOut(limits.timeout_seconds or 0, self._so_far())
-            case Stop.LIMIT_TURNS:
-                told = f"{used.turns} turns were made, and limits.max_turns = {limits.max_turns}"
-            case Stop.LIMIT_TOKENS:
-                told = f"{used.total_tokens} tokens were used, and limits.max_tokens = {limits.max_tokens}"
+            case Stop.LIMIT_IDLE:
+                told = f"nothing came from it for limits.idle_seconds = {limits.idle_seconds:g}"
+            case _:
+                told = self._meter.told(reason)
         return Failed(reason.value, told, self._so_far())
 
     def _finished(self) -> Outcome:

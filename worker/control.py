@@ -25,7 +25,9 @@ class Stop(StrEnum):
     STALE = "stale"  #: another claim holds the run
     TIMED_OUT = "timed_out"
     LIMIT_TURNS = "limit_turns"
-    LIMIT_TOKENS = "limit_tokens"
+    LIMIT_TOTAL_TOKENS = "limit_total_tokens"
+    LIMIT_OUTPUT_TOKENS = "limit_output_tokens"
+    LIMIT_IDLE = "limit_idle"
 
 
 class Control:

@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import ChatGeneration
 
 from ..shared import events
-from ..shared.limits import Limits, Usage
+from ..shared.limits import Usage
 from .control import Stop
 from .progress import arguments
 
@@ -22,11 +22,19 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
 
+    from ..shared.records import Task
+
 # LangChain makes the coroutines of all callbacks before it awaits the first: where that one refuses a turn, the others
 # are never awaited, and Python would warn of it.
 warnings.filterwarnings("ignore", "coroutine 'ahandle_event' was never awaited", RuntimeWarning)
 
 COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+#: What bounds the models, in the order in which it is looked at: why a run is stopped, the limit, and what it counts.
+BOUNDS = {
+    Stop.LIMIT_TURNS: ("max_turns", "turns"),
+    Stop.LIMIT_TOTAL_TOKENS: ("max_tokens", "total_tokens"),
+    Stop.LIMIT_OUTPUT_TOKENS: ("max_output_tokens", "output_tokens"),
+}
 
 
 class LimitReached(asyncio.CancelledError):
@@ -46,14 +54,8 @@ class Meter(BaseCallbackHandler):
     raise_error = True  # a limit must reach the caller
     ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    def __init__(
-        self,
-        before: Usage,
-        limits: Limits,
-        stop: Callable[[Stop], None],
-        emit: Callable[[str, dict[str, Any]], None],
-    ) -> None:
-        self._before, self._limits, self._stop, self._emit = before, limits, stop, emit
+    def __init__(self, task: Task, stop: Callable[[Stop], None], emit: Callable[[str, dict[str, Any]], None]) -> None:
+        self._task, self._stop, self._emit = task, stop, emit
         self._used = Usage()
         self._lock = threading.Lock()  # sync nodes call models from threads
         self._tools: dict[UUID, tuple[str, str]] = {}
@@ -62,7 +64,7 @@ class Meter(BaseCallbackHandler):
     @property
     def usage(self) -> Usage:
         """Of the whole task, earlier runs included."""
-        return self._before.plus(self._used)
+        return self._task.usage.plus(self._used)
 
     def on_chat_model_start(
         self,
@@ -84,14 +86,24 @@ class Meter(BaseCallbackHandler):
 
     def _turn(self, serialized: dict[str, Any] | None, *, run_id: UUID, **kwargs: Any) -> None:
         with self._lock:
-            used, limits = self.usage, self._limits
-            if limits.max_turns is not None and used.turns >= limits.max_turns:
-                self._refuse(Stop.LIMIT_TURNS)
-            if limits.max_tokens is not None and used.total_tokens >= limits.max_tokens:
-                self._refuse(Stop.LIMIT_TOKENS)
+            for reason in BOUNDS:
+                used, limit = self._count_of(reason)
+                if limit is not None and used >= limit:
+                    self._refuse(reason)
             self._used = self._used.plus(Usage(turns=1))
         name = (kwargs.get("metadata") or {}).get("ls_model_name") or (serialized or {}).get("name")
         self._models[run_id] = str(name or "unknown")
+
+    def _count_of(self, reason: Stop) -> tuple[int, int | None]:
+        """What a limit bounds has come to since the last submit, update or wake, and the limit."""
+        limit, counted = BOUNDS[reason]
+        before = getattr(self._task.usage_before, counted)
+        return getattr(self.usage, counted) - before, getattr(self._task.limits, limit)
+
+    def told(self, reason: Stop) -> str:
+        """Why a limit on models ended the run."""
+        (used, limit), (name, counted) = self._count_of(reason), BOUNDS[reason]
+        return f"it used {used} {counted.replace('_', ' ')}, and limits.{name} = {limit}"
 
     def _refuse(self, limit: Stop) -> None:
         # The exception alone could be swallowed by the agent's own `except`.

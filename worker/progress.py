@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -51,6 +52,7 @@ class Emitter:
         self._write, self._runs = write, runs
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self.heard_at = time.monotonic()  #: when something last came from the run, an event or not
         self._buffer: Batch = []
         self._dropped = 0
         self._closed = False
@@ -59,11 +61,16 @@ class Emitter:
 
     def emit(self, kind: str, data: dict[str, Any]) -> None:
         """Put an event into the buffer."""
+        self.heard()
         data = plain(data)
         if threading.get_ident() == self._thread:
             self._add(kind, data)
         else:
             self._loop.call_soon_threadsafe(self._add, kind, data)
+
+    def heard(self) -> None:
+        """Note that something came from the run."""
+        self.heard_at = time.monotonic()
 
     def _add(self, kind: str, data: dict[str, Any]) -> None:
         if self._closed:  # code that goes on after its run was settled

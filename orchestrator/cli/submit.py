@@ -35,6 +35,8 @@ def submit(
     timeout: Annotated[str | None, typer.Option(help="Working time it may take: 90s, 30m, 1h30m.")] = None,
     max_turns: Annotated[int | None, typer.Option(help="Model calls it may make.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Input and output tokens it may use.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(help="Tokens that its models may write.")] = None,
+    idle: Annotated[str | None, typer.Option(help="How long nothing may come from it while it works.")] = None,
     title: Annotated[str | None, typer.Option(help="What people see of it in lists and in Flower.")] = None,
     metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
     state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
@@ -59,6 +61,8 @@ def submit(
         "timeout_seconds": options.seconds("--timeout", timeout),
         "max_turns": max_turns,
         "max_tokens": max_tokens,
+        "max_output_tokens": max_output_tokens,
+        "idle_seconds": options.seconds("--idle", idle),
     }
     from ..client import Outrider
 

@@ -27,11 +27,18 @@ local function bell(task, run)
   return {pending[2], pending[3], pending[4], facts[1], facts[2]}
 end
 
+-- What limits bound is counted from here on. A submit begins so too; update and wake call this. A run that is given
+-- back, retried, lost, answered or revised goes on counting.
+local function begin_counting(task)
+  redis.call('HSET', task, 'usage_before', redis.call('HGET', task, 'usage') or '', 'working_ms', '0')
+end
+
 -- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
 -- are at `siblings`. Returns what its bell needs.
 local function wake(task, siblings, events, runs, run, input, run_id, ring_again_ms)
   local facts = redis.call('HMGET', task, 'task_id', 'wake_queue', 'parent_id', 'notify_parent')
   move(task, 'wake', 'pending', 'queued')
+  begin_counting(task)
   if facts[3] ~= '' and facts[4] ~= '0' then redis.call('SADD', siblings, facts[1]) end
   redis.call('HSET', run, 'run_id', run_id, 'task_id', facts[1], 'kind', 'agent', 'status', 'pending', 'attempt', '0',
     'queue', facts[2], 'created_ms', int(NOW))

@@ -240,7 +240,7 @@ async def test_the_turn_that_a_limit_forbids_is_not_made_and_its_tools_finish(be
 @pytest.mark.usefixtures("refusing")
 async def test_tokens_are_limited_at_the_top_of_a_turn(bench):
     _, task = await bench.do("talker", limits={"max_tokens": 15})
-    assert (task.error.type, task.usage.turns, task.usage.total_tokens) == ("limit_tokens", 2, 20)
+    assert (task.error.type, task.usage.turns, task.usage.total_tokens) == ("limit_total_tokens", 2, 20)
 
 
 @pytest.mark.usefixtures("refusing")
@@ -265,6 +265,26 @@ async def test_working_time_of_earlier_attempts_counts(bench):
     task_id, run_id = await bench.submit("sleeper", limits={"timeout_seconds": 10})
     await bench.redis.hset(bench.store.keys.task(task_id), "working_ms", 10_000)
     assert isinstance(await bench.runner.run(task_id, run_id), TimedOut)
+
+
+async def test_a_run_that_tells_nothing_for_too_long_is_ended(bench):
+    outcome, task = await bench.do("sleeper", limits={"idle_seconds": 0.05})
+    assert isinstance(outcome, Failed)
+    assert (task.status, task.error.type) == (Status.ERROR, "limit_idle")
+    assert task.error.message == "nothing came from it for limits.idle_seconds = 0.05"
+
+
+@pytest.mark.usefixtures("refusing")
+async def test_what_limits_bound_is_counted_anew_from_each_wake(bench):
+    """The turns and the working time of the runs before it are told in the record, and bound nothing any more."""
+    task_id, run_id = await bench.submit("talker", limits={"max_turns": 2, "timeout_seconds": 100})
+    child = await bench.submit("compiled", parent_id=task_id, ancestors=(task_id,))
+    await bench.runner.run(task_id, run_id)
+    await bench.redis.hset(bench.store.keys.task(task_id), "working_ms", 100_000)
+    await bench.runner.run(*child)
+    (wake,) = bench.bells
+    outcome = await bench.runner.run(wake.task_id, wake.run_id)
+    assert (outcome.type, (await bench.store.get(task_id)).usage.turns) == ("limit_turns", 4)
 
 
 async def test_code_that_does_not_stop_is_left_behind_and_fenced(bench, monkeypatch):

@@ -177,11 +177,18 @@ def test_submit_options_reach_the_record(outrider, tmp_path):
     (tmp_path / "state.json").write_text('\ufeff{"files": {"a": "b"}}', encoding="utf-8")
     ran = outrider(
         *("submit", "agent", "Do it.", "--json", "--timeout", "1m30s", "--max-turns", "5", "--max-tokens", "900"),
+        *("--max-output-tokens", "300", "--idle", "2m"),
         *("--metadata", "team=docs", "--metadata", "empty=", "--queue", "fast", "--title", "A title"),
         *("--state", f"@{tmp_path / 'state.json'}", "--context", '{"user": "u1"}'),
     )
     task = outrider("show", ran.json["task_id"], "--json").json
-    assert task["limits"] == {"timeout_seconds": 90, "max_turns": 5, "max_tokens": 900}
+    assert task["limits"] == {
+        "timeout_seconds": 90,
+        "max_turns": 5,
+        "max_tokens": 900,
+        "max_output_tokens": 300,
+        "idle_seconds": 120,
+    }
     assert task["metadata"] == {"team": "docs", "empty": ""}
     assert (task["title"], task["runs"][0]["queue"]) == ("A title", "fast")
 
@@ -206,7 +213,9 @@ def test_submit_reads_stdin(outrider, monkeypatch):
         (["agent", "x" * 1001], "1,001 bytes"),
         (["agent", "text", "--timeout", "soon"], "--timeout 'soon': must be a duration such as 90s"),
         (["agent", "text", "--timeout", "0s"], "timeout_seconds = 0.0: must be a number above zero"),
+        (["agent", "text", "--idle", "0"], "idle_seconds = 0.0: must be a number above zero"),
         (["agent", "text", "--max-turns", "-1"], "max_turns = -1"),
+        (["agent", "text", "--max-output-tokens", "0"], "max_output_tokens = 0"),
         (["agent", "text", "--metadata", "team"], "--metadata 'team': must be key=value"),
         (["agent", "text", "--state", "@missing.json"], "--state @missing.json: cannot be read: No such file"),
         (["agent", "text", "--state", "@/dev/zero"], "is no regular file"),

@@ -8,7 +8,7 @@ from outrider.shared.limits import Limits, Usage
 
 
 @pytest.mark.parametrize("value", [0, -1, True, False, "3", "x", 2.5, float("nan"), float("inf"), [], {}])
-@pytest.mark.parametrize("name", ["max_turns", "max_tokens"])
+@pytest.mark.parametrize("name", ["max_turns", "max_tokens", "max_output_tokens"])
 def test_a_count_must_be_a_whole_number_above_zero(name, value):
     with pytest.raises(BadInput) as error:
         Limits.check({name: value})
@@ -23,9 +23,7 @@ def test_a_time_must_be_a_finite_number_above_zero(value):
 
 
 def test_an_unknown_limit_is_named_with_those_that_are_known():
-    with pytest.raises(
-        BadInput, match=r"unknown key 'max_turn' \(known limits: timeout_seconds, max_turns, max_tokens\)"
-    ):
+    with pytest.raises(BadInput, match=r"unknown key 'max_turn' \(known limits: timeout_seconds, max_turns, "):
         Limits.check({"max_turn": 1})
 
 

@@ -82,7 +82,7 @@ class Rude:
         (np.arange(3), [0, 1, 2]),
         (Colour.RED, "red"),
         (Point(1, {"t"}), {"x": 1, "tags": ["t"]}),
-        (Limits(max_turns=2), {"timeout_seconds": None, "max_turns": 2, "max_tokens": None}),
+        (Limits(max_turns=2), {**dict.fromkeys(Limits.model_fields), "max_turns": 2}),
         (dt.date(2026, 3, 1), "2026-03-01"),
         (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
         (decimal.Decimal("1.50"), "1.50"),

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from outrider.shared.limits import Limits, Usage
+from outrider.shared.records import Task
 from outrider.worker.control import Stop
 from outrider.worker.meter import LimitReached, Meter
 
@@ -17,8 +18,20 @@ class Told(list):
         self.append(what)
 
 
-def meter(before=None, **limits):
-    made = Meter(before or Usage(), Limits(**limits), stops := Told(), events := Told())
+def meter(usage=None, before=None, **limits):
+    task = Task(
+        task_id="t",
+        agent="talker",
+        title="t",
+        status="running",
+        phase="working",
+        created_at=1,
+        updated_at=1,
+        limits=Limits(**limits),
+        usage=usage or Usage(),
+        usage_before=before or Usage(),
+    )
+    made = Meter(task, stops := Told(), events := Told())
     made.stops, made.events = stops, events
     return made
 
@@ -54,9 +67,11 @@ def test_a_turn_that_failed_counts_as_one():
     [
         ({"max_turns": 2}, 0, 2, Stop.LIMIT_TURNS),
         ({"max_turns": 3}, 2, 1, Stop.LIMIT_TURNS),
-        ({"max_tokens": 15}, 0, 2, Stop.LIMIT_TOKENS),
-        ({"max_tokens": 20}, 0, 2, Stop.LIMIT_TOKENS),
-        ({"max_turns": 2, "max_tokens": 20}, 0, 2, Stop.LIMIT_TURNS),
+        ({"max_tokens": 15}, 0, 2, Stop.LIMIT_TOTAL_TOKENS),
+        ({"max_tokens": 20}, 0, 2, Stop.LIMIT_TOTAL_TOKENS),
+        ({"max_output_tokens": 7}, 0, 3, Stop.LIMIT_OUTPUT_TOKENS),
+        ({"max_turns": 2, "max_tokens": 20, "max_output_tokens": 6}, 0, 2, Stop.LIMIT_TURNS),
+        ({"max_turns": 3, "max_tokens": 20, "max_output_tokens": 6}, 0, 2, Stop.LIMIT_TOTAL_TOKENS),
     ],
 )
 def test_the_turn_beyond_a_limit_is_refused(limits, before, made, stop):
@@ -69,6 +84,16 @@ def test_the_turn_beyond_a_limit_is_refused(limits, before, made, stop):
             turn(a_meter)
     assert a_meter.stops == [(stop,)] * 2
     assert a_meter.usage.turns == before + made
+
+
+def test_what_was_used_before_the_last_submit_update_or_wake_does_not_count():
+    a_meter = meter(Usage(turns=9, total_tokens=90), Usage(turns=8, total_tokens=85), max_turns=2, max_tokens=100)
+    turn(a_meter)
+    with pytest.raises(LimitReached):
+        turn(a_meter)
+    assert a_meter.stops == [(Stop.LIMIT_TURNS,)]
+    assert a_meter.told(Stop.LIMIT_TURNS) == "it used 2 turns, and limits.max_turns = 2"
+    assert a_meter.usage.turns == 10
 
 
 def test_an_except_for_errors_does_not_swallow_the_refusal():
