@@ -110,10 +110,11 @@ async def test_the_services_do_the_demos_tasks_though_one_is_killed(tmp_path):
         )
         async with Outrider(settings) as client:
             tasks = [await client.submit("lead", question) for question in QUESTIONS]
-            killed = await kill_one_at_work(client, workers)
+            while not (killed := await kill_one_at_work(client, workers)):
+                tasks.append(await client.submit("lead", QUESTIONS[0]))
             ended = [await client.wait(task.task_id) for task in tasks]
             children = [child for task in tasks for child in (await client.list(parent=task.task_id)).tasks]
-            assert Counter(task.status for task in ended) == {"success": len(QUESTIONS)}, host.output()
+            assert Counter(task.status for task in ended) == {"success": len(tasks)}, host.output()
             assert Counter(child.status for child in children) == {"success": len(children)}
             assert children
             assert found_again(killed, [await client.get(task.task_id) for task in [*tasks, *children]])
@@ -130,8 +131,11 @@ def found_again(lost, tasks):
 
 
 async def kill_one_at_work(client, workers):
-    """Kill -9 a worker that holds runs, and give these: it is stopped first, so that they cannot end meanwhile."""
-    while True:
+    """Kill -9 a worker that holds runs, and give these: it is stopped first, so that they cannot end meanwhile.
+
+    None where all had ended before.
+    """
+    while (await client.list(status=["pending", "running"])).tasks:
         for worker in workers:
             worker.send_signal(signal.SIGSTOP)
             for task in (await client.list(status=["running"], limit=1000)).tasks:
@@ -141,6 +145,7 @@ async def kill_one_at_work(client, workers):
                     return [run.run_id for run in runs if run.status == "running"]
             worker.send_signal(signal.SIGCONT)
             await asyncio.sleep(PAUSE_SECONDS)
+    return []
 
 
 def seconds(text):
