@@ -29,7 +29,8 @@ from ..shared.queues import QUEUES
 from ..shared.settings import Settings
 from .checkup import warn_of_findings
 from .remote import replace_commands
-from .shutdown import DrainLine, leave_by_signals
+from .shutdown import DrainLine, end_now, give_up, leave_by_signals
+from .starts import Starts
 from .tasks import add_tasks
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Worker:
         self.node = ""  #: its name among Celery's workers
         self.process: WorkerProcess | None = None
         self.drain_line: DrainLine | None = None
+        self.starts: Starts | None = None
 
     def the_process(self) -> WorkerProcess:
         """The process that executes, once it was started."""
@@ -130,6 +132,7 @@ def _choose_pool(sender: Any, **_: Any) -> None:
             from . import process  # noqa: F401, PLC0415 imported once for all children, which share its memory
 
             worker.drain_line = DrainLine()
+            worker.starts = Starts(_most_children(sender))
         elif issubclass(pool, ThreadPool):
             if not _given("concurrency"):
                 sender.concurrency = CONCURRENCY
@@ -140,6 +143,13 @@ def _choose_pool(sender: Any, **_: Any) -> None:
             )
 
 
+def _most_children(sender: Any) -> int:
+    """How many children there may be at once: `-c`, which may be `auto`, or the larger one of `--autoscale`."""
+    count = sender.concurrency if isinstance(sender.concurrency, int) else os.cpu_count() or 1
+    autoscale = sender.options.get("autoscale") or ()
+    return max([count, *map(int, autoscale.split(",") if isinstance(autoscale, str) else autoscale)])
+
+
 def _given(option: str) -> bool:
     """Whether an option of Celery's command line was given, rather than left at its default."""
     context = click.get_current_context(silent=True)
@@ -147,10 +157,15 @@ def _given(option: str) -> bool:
 
 
 def _in_child(**_: Any) -> None:
-    if worker.drain_line is None:
+    if worker.drain_line is None or worker.starts is None:
         return
+    worker.starts.begun()
+    if worker.starts.too_many:
+        give_up(why="prefork children end before their agents are loaded, again and again: what they said is above")
     with _or_leave():
-        worker.start_process(1).drain_at_end_of(worker.drain_line.in_child())
+        process = worker.start_process(1)
+        process.when_ready(worker.starts.worked)
+        process.drain_at_end_of(worker.drain_line.in_child())
 
 
 def _check(**_: Any) -> None:
@@ -158,6 +173,8 @@ def _check(**_: Any) -> None:
 
 
 def _drain(**_: Any) -> None:
+    if worker.starts is not None and worker.starts.too_many:
+        end_now()  # the child that told us to stop has said why
     leave_by_signals(worker.settings.grace_seconds)
     if worker.drain_line is not None:
         worker.drain_line.drain()

@@ -35,7 +35,7 @@ from .sweeper import Sweeper
 from .upstream import allow_graphs_without_checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from celery import Celery
 
@@ -76,6 +76,10 @@ class WorkerProcess:
         """Start the loop; loading the agents goes on while this returns, and the first runs wait for it."""
         allow_graphs_without_checkpoints()
         self._thread.start()
+
+    def when_ready(self, then: Callable[[], None]) -> None:
+        """Call this on the loop once the agents are loaded."""
+        self._loop.call_soon_threadsafe(self._ready.add_done_callback, lambda _: then())
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

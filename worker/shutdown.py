@@ -48,10 +48,24 @@ def leave_now(*, why: str) -> None:
     """End this process and the children that it started, at once."""
     try:
         log.warning("worker.leaves", why=why)
+    finally:
+        end_now()
+
+
+def end_now() -> None:
+    """The same without a word: a signal handler of one's own must not log."""
+    try:
         for child in active_children():
             os.kill(child.pid, signal.SIGKILL)
     finally:
         os._exit(EXIT_CODE)
+
+
+def give_up(*, why: str) -> None:
+    """End this child, and tell the main process to stop."""
+    log.error("worker.leaves", why=why)
+    os.kill(os.getppid(), signal.SIGTERM)
+    end_now()
 
 
 class DrainLine:
