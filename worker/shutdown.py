@@ -63,7 +63,7 @@ def end_now() -> None:
 
 def give_up(*, why: str) -> None:
     """End this child, and tell the main process to stop."""
-    log.error("worker.leaves", why=why)
+    log.warning("worker.leaves", why=why)
     os.kill(os.getppid(), signal.SIGTERM)
     end_now()
 
