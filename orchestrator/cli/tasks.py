@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,8 @@ from .console import STYLES, clock, complain, console, on_terminal, print_json, 
 
 if TYPE_CHECKING:
     from ...shared.records import Page, Task
+
+TABLE_WIDTH = 80  #: columns of a terminal; on a narrower one a table would cut the ids
 
 EPILOG = """\b
 Examples:
@@ -39,17 +42,27 @@ def tasks(
     if as_json:
         print_json(page.to_json())
         return 0
-    if on_terminal() and page.tasks:
+    if on_terminal() and page.tasks and console().width >= TABLE_WIDTH:
         _print_table(page)
     else:
         for task in page.tasks:
             print("\t".join((task.task_id, _status(task), task.agent, clock(task.created_at), visible(task.title))))
-    filtered = bool(status or agent or parent or before)
+    filters = _options({"--status": status, "--agent": agent, "--parent": parent})
     if page.more:
-        complain(f"there are more: outrider list --before {page.next}" if page.next else "there are some: --limit 0")
+        again = shlex.join(["outrider", "list", *filters, *_options({"--limit": limit, "--before": page.next})])
+        complain(f"there are more: {again}" if page.next else "there are some: --limit 0")
     elif not page.tasks:
-        complain("no task matches" if filtered else "no tasks yet: outrider submit AGENT TEXT")
+        complain("no task matches" if filters or before else "no tasks yet: outrider submit AGENT TEXT")
     return 0
+
+
+def _options(values: dict[str, object]) -> list[str]:
+    """The words of a command line that say this again; one that was not given is left out."""
+    words: list[str] = []
+    for option, value in values.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [] if one is None else [option, str(one)]
+    return words
 
 
 async def _page(status: list[Status], agent: str | None, parent: str | None, limit: int, before: str | None) -> Page:

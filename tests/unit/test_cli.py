@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import subprocess
+import shlex
 import sys
 from dataclasses import dataclass
 
@@ -406,8 +407,9 @@ def test_list_pages(outrider):
     assert all(len(line.split("\t")) == 5 for line in ran.lines)
     page = outrider("list", "--agent", "agent", "--limit", "2", "--json").json
     assert page["more"]
-    assert f"--before {page['next']}" in ran.err
-    rest = outrider("list", "--agent", "agent", "--before", page["next"], "--json").json
+    again = shlex.split(ran.err.strip().partition("there are more: outrider ")[2])
+    assert again == ["list", "--agent", "agent", "--limit", "2", "--before", page["next"]]
+    rest = outrider(*again, "--json").json
     assert not rest["more"]
     assert {task["task_id"] for task in page["tasks"] + rest["tasks"]} == set(made)
     assert not {"result", "runs"} & set(page["tasks"][0])
@@ -590,6 +592,9 @@ def test_a_terminal_gets_a_table_and_no_control_of_its_cursor(terminal, world, m
     table = terminal("list")
     assert "created" in table
     assert task_id in table
+    monkeypatch.setenv("COLUMNS", "60")
+    assert task_id in terminal("list")  # which has no room for a table
+    monkeypatch.setenv("COLUMNS", "100")
     for shown in (table, terminal("show", task_id), terminal("follow", task_id), terminal("show", task_id, "--result")):
         assert not {"\x1b[2J", "\x1b]0;", "\x07", "\u202e"} & {
             part for part in ("\x1b[2J", "\x1b]0;", "\x07", "\u202e") if part in shown
