@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class Stub(http.server.ThreadingHTTPServer):
-    """`reply` takes a request and gives the assistant's message, with `content` or `tool_calls`."""
+    """`reply` takes a request and gives the assistant's message, with `content` or `tool_calls`; or nothing: 401."""
 
     def __init__(self, reply):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -18,7 +18,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(request)
-        message = {"role": "assistant", "content": None, **self.server.reply(request)}
+        reply = self.server.reply(request)
+        if reply is None:
+            self._send("application/json", '{"error": {"message": "no such key"}}', 401)
+            return
+        message = {"role": "assistant", "content": None, **reply}
         reason = "tool_calls" if message.get("tool_calls") else "stop"
         usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
         about = {"id": "c", "created": 0, "model": "stub"}
@@ -37,9 +41,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             whole = {**about, "object": "chat.completion", "choices": choices, "usage": usage}
             self._send("application/json", json.dumps(whole))
 
-    def _send(self, kind, text):
+    def _send(self, kind, text, status=200):
         body = text.encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import traceback
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import click
 from celery import concurrency, signals
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.thread import TaskPool as ThreadPool
+from celery.platforms import SecurityWarning
 from click.core import ParameterSource
 
 from ..shared.broker import make_app
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .process import WorkerProcess
+
+# Celery warns root of what messages could do that are not JSON; ours are, and none else is accepted.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 CONCURRENCY = 250  #: threads, unless `-c` says otherwise
 CHILD_STARTS_SECONDS = 60.0  #: a prefork child imports LangGraph; Celery's 4 s are too short for several at once

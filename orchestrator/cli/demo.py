@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...shared.errors import BadInput
+from ...shared.text import one_line
 from .console import complain, print_json, run, visible, working
 from .endings import ENDED_BADLY
 
@@ -65,6 +66,8 @@ def demo(
         raise BadInput(str(error)) from None
     if not folder.listing().documents:
         raise BadInput(f"--docs {folder.root} has no .md, .txt, .rst or .py file: give another folder")
+    if model:
+        _check_model(model)
     configurable = {"docs": str(folder.root)} if docs else {}
     configurable |= {"model": model} if model else {}
     questions, trees = run(_ask(question, configurable, quiet=as_json), ended_by=ENDED_BY)
@@ -74,6 +77,16 @@ def demo(
     else:
         print_answers(answers)
     return judge(answers)
+
+
+def _check_model(name: str) -> None:
+    """Hold that the model can be made, credentials and all, before anything starts."""
+    from ...examples.research.agents import chat_model
+
+    try:
+        chat_model(name)
+    except Exception as error:  # noqa: BLE001 each provider has its own
+        raise BadInput(f"--model {name}: {one_line(str(error), 300)}") from None
 
 
 async def _ask(

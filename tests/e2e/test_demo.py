@@ -139,10 +139,21 @@ def test_a_provider_s_model_works_with_the_same_agents(docs, env, monkeypatch):
     assert sum(one["usage"]["total_tokens"] for one in shown["tasks"]) == 10 * len(server.asked)
 
 
-def test_a_model_that_cannot_be_had_is_exit_1_and_the_log_is_shown(docs, env):
-    done = demo(env, "--docs", str(docs), "--question", "When?", "--model", "nonsense:model", "--json")
+@pytest.mark.parametrize("model", ["nonsense:model", "stub"])
+def test_a_model_that_cannot_be_had_is_one_line_before_anything_starts(docs, env, model):
+    done = demo(env, "--docs", str(docs), "--question", "When?", "--model", model, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"outrider: --model {model}: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_model_that_refuses_is_exit_1_and_the_log_is_shown(docs, env, monkeypatch):
+    pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    with serving(lambda _: None, monkeypatch):
+        named = {name: os.environ[name] for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_PROXY")}
+        done = demo(env | named, "--docs", str(docs), "--question", "When?", "--model", "openai:stub", "--json")
     assert done.returncode == 1
-    assert json.loads(done.stdout)["tasks"][0]["status"] == "error"
+    assert json.loads(done.stdout)["tasks"][0]["error"]["type"] == "OpenAIAuthenticationError"
     assert "ended as error" in done.stderr
     assert "Traceback" not in done.stderr.split("the log of the demo's workers")[0]
 
