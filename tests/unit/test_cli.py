@@ -3,8 +3,8 @@
 import asyncio
 import io
 import json
-import subprocess
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass
 
