@@ -16,7 +16,7 @@ from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
 from .files import LISTED, File, Files
-from .submit import Asked, Submitted, check
+from .submit import FORK, Asked, Submitted, check
 from .waiting import Watch, check_timeout
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..shared.context import Running
     from ..shared.limits import Limits
     from ..shared.records import Event, Page, Task
+    from ..shared.snapshots import Snapshot
     from ..shared.store import Store
     from ..shared.transitions import Cancelled, Submission
 
@@ -90,6 +91,7 @@ class Outrider:
         idempotency_key: str | None = None,
         parent: str | Literal[False] | None = None,
         notify_parent: bool = True,
+        mode: Literal["isolated", "fork"] = "isolated",
     ) -> Submitted:
         """Hand a task to an agent of `langgraph.json`, and return at once.
 
@@ -98,14 +100,35 @@ class Outrider:
         `notify_parent=False` the parent is not told, and does not stay open for it. A parent whose agent has no
         messages cannot be told: to name it raises `BadInput`, and inside its run a note says so.
 
+        An `isolated` child gets the text and the state that are given here, and nothing of its parent's. A `fork`
+        begins with its parent's conversation as the parent's model saw it when it was saved last, and with the files of
+        the parent's state; it may start no tasks itself unless `limits.max_children` says so.
+
         `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
         is what people see of it (never the text). Raises `BadInput`, `UnknownAgent` or `BrokenAgent` before anything
         is written. With an `idempotency_key` a second call with the same arguments gives the task of the first; with
         others it raises `IdempotencyConflict`.
         """
         asked = Asked(
-            agent, text, limits, state, context, configurable, title, metadata, queue, idempotency_key, notify_parent
+            agent,
+            text,
+            limits,
+            state,
+            context,
+            configurable,
+            title,
+            metadata,
+            queue,
+            idempotency_key,
+            notify_parent,
+            mode,
         )
+        return await self._submit(asked, parent)
+
+    async def _submit(
+        self, asked: Asked, parent: str | Literal[False] | None = None, snapshot: Snapshot | None = None
+    ) -> Submitted:
+        """Submit what was asked. `snapshot` is what a fork begins with, where the caller has a newer state at hand."""
         if self._config is None:
             self._config = await asyncio.to_thread(catalogue.Config.load, self.settings.config)
         inside = running.get()
@@ -117,7 +140,9 @@ class Outrider:
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):
-            written = await self._store.submit(submission, claim)
+            if submission.mode == FORK and snapshot is None:
+                snapshot = await self._snapshot(submission.parent_id or "")
+            written = await self._store.submit(submission, claim, snapshot)
             # A command repeated after a lost reply finds what it wrote itself.
             created = written.run_id == submission.run_id
             status = Status.PENDING if created else (await self._store.peek(written.task_id)).status
@@ -260,6 +285,15 @@ class Outrider:
             return await self._store.peek(check_id(parent_id, "parent"))
         except UnknownTask:
             raise ParentClosed(parent_id, "there is no such task") from None
+
+    async def _snapshot(self, parent_id: str) -> Snapshot:
+        from ..shared.snapshots import Snapshot  # noqa: PLC0415 LangGraph takes its time to import
+        from ..shared.thread_state import read_state  # noqa: PLC0415
+
+        state = await read_state(self._store.redis, self._store.keys, parent_id)
+        if not state.get("messages"):
+            raise BadInput(f"parent {parent_id} has no conversation yet: wait for its first step, or submit isolated")
+        return Snapshot.of(state)
 
     async def _ring(self, bell: Bell) -> tuple[str, ...]:
         """Ring; a note where the broker does not take the bell."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..shared.records import Task
 
 MAX_TITLE = 200  #: characters; a longer title is cut, and the answer says so
+ISOLATED, FORK = "isolated", "fork"  #: what a child begins with: its text alone, or its parent's conversation too
 MAX_KEY = 200  #: characters of an idempotency key
 
 #: What a run's `configurable` gets from the worker; a caller's value would lead its checkpoints astray.
@@ -53,6 +54,7 @@ class Asked:
     queue: str | None = None
     idempotency_key: str | None = None
     notify_parent: bool = True
+    mode: str = ISOLATED
 
 
 @dataclass(slots=True)
@@ -96,6 +98,10 @@ def check(
             f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
             "(submit with notify_parent=False, or give the agent a `messages` state key)"
         )
+    _check_mode(asked.mode, entry, known, parent)
+    limits = Limits.check(asked.limits).over(entry.limits)
+    if asked.mode == FORK and limits.max_children is None:
+        limits = limits.model_copy(update={"max_children": 0})  # it reads on in a conversation that hands work out
     return Checked(
         Submission(
             task_id=new_id(),
@@ -104,7 +110,8 @@ def check(
             title=title,
             queue=queue or entry.queue or SUBAGENTS,
             input={"text": text, "state": state},
-            limits=Limits.check(asked.limits).over(entry.limits),
+            mode=asked.mode,
+            limits=limits,
             metadata=metadata,
             context=context,
             configurable=configurable,
@@ -152,6 +159,15 @@ def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) 
         raise BadInput(f"state.messages is {shorten(repr(state['messages']))}: must be a list of messages")
     if text_key is not None and text_key in state:
         raise BadInput(f"state.{text_key} is where the text of agent {entry.name!r} goes: give it as the text alone")
+
+
+def _check_mode(mode: Any, entry: AgentEntry, known: Published | None, parent: Task | None) -> None:
+    if mode not in {ISOLATED, FORK}:
+        raise BadInput(f"mode {shorten(repr(mode))} must be {ISOLATED!r} or {FORK!r}")
+    if mode == FORK and parent is None:
+        raise BadInput("a fork needs a parent whose conversation it begins with: name one (parent=…, --parent ID)")
+    if mode == FORK and (entry.input or _is_deaf(known)):
+        raise BadInput(f"agent {entry.name!r} has no messages, so it cannot be a fork: submit it isolated")
 
 
 def _is_deaf(known: Published | None) -> bool:

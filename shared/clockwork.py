@@ -48,7 +48,8 @@ class Clockwork(Queries):
         ]
 
     def _ancestor_keys(self, facts: Facts) -> list[str]:
-        return [self.keys.task(ancestor) for ancestor in facts.ancestors]
+        """The last KEYS of a script that looks upwards: the ancestors, root first, then the tree's snapshots."""
+        return [*(self.keys.task(ancestor) for ancestor in facts.ancestors), self.keys.snapshots(facts.root_id)]
 
     async def heartbeat(
         self, held: Sequence[tuple[Claim, str]], *, lease_ms: int, used: Mapping[str, Usage] | None = None

@@ -53,6 +53,10 @@ class Keys:
         """Set: children that have not ended and whose end will be told to this task."""
         return self._key("open", task_id)
 
+    def snapshots(self, root_id: str) -> str:
+        """Hash: items of the snapshots that forks in a tree begin with, and `runs`: how many are still to begin."""
+        return self._key("snapshots", root_id)
+
     # one run
     def run(self, run_id: str) -> str:
         """Hash: the run's record."""

@@ -19,6 +19,13 @@ def _positive(value: object) -> object:
     return value
 
 
+def _count(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("must be a whole number, 0 or more")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_count)]
 PositiveInt = Annotated[int, BeforeValidator(_positive), Field(strict=True)]
 PositiveSeconds = Annotated[float, BeforeValidator(_positive)]
 
@@ -31,6 +38,7 @@ class Limits(Record):
     max_tokens: PositiveInt | None = None  #: input and output tokens together
     max_output_tokens: PositiveInt | None = None
     idle_seconds: PositiveSeconds | None = None  #: working time without any event
+    max_children: Count | None = None  #: tasks that it may start, in its whole life; a fork may start none unless told
 
     @classmethod
     def check(cls, values: Limits | Mapping[str, Any] | None, where: str = "limits") -> Limits:

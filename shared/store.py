@@ -26,16 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .bells import Bell
+    from .snapshots import Snapshot
 
 
 class Store(Clockwork):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
-    async def submit(self, submission: Submission, claim: Claim | None = None) -> Submitted:
+    async def submit(
+        self, submission: Submission, claim: Claim | None = None, snapshot: Snapshot | None = None
+    ) -> Submitted:
         """Write a task and its first run, `pending`. The caller rings.
 
         `claim` is that of the parent's run which submits; a stale one is refused with `ClaimLost`. A parent that is
-        cancelled, cut or unknown takes no children: `ParentClosed`.
+        cancelled, cut or unknown takes no children, nor does one that has as many as its limits allow: `ParentClosed`.
+        `snapshot` is what a fork's first run begins with.
 
         With an idempotency key that was used for the same payload, the answer names the task it made then; with
         another payload it raises `IdempotencyConflict`.
@@ -49,7 +53,7 @@ class Store(Clockwork):
             "agent": submission.agent,
             "title": submission.title,
             "home": "worker",
-            "mode": "isolated",
+            "mode": submission.mode,
             "limits": submission.limits.model_dump_json(exclude_none=True),
             "metadata": json.dumps(submission.metadata) if submission.metadata else "",
             "queue": submission.own_queue or "",
@@ -57,12 +61,14 @@ class Store(Clockwork):
             "parent_id": submission.parent_id or "",
             "ancestors": " ".join(submission.ancestors),
             "notify_parent": "1" if submission.notify_parent else "0",
+            "max_children": "" if submission.limits.max_children is None else f"{submission.limits.max_children}",
         }
         run_fields = {
             "run_id": submission.run_id,
             "task_id": submission.task_id,
             "kind": RunKind.AGENT.value,
             "queue": submission.queue,
+            **({"fork": snapshot.name} if snapshot else {}),
         }
         key = submission.idempotency_key
         reply = await self._scripts(
@@ -89,13 +95,15 @@ class Store(Clockwork):
                 json.dumps(submission.configurable) if submission.configurable else "",
                 len(task_fields) * 2,
                 *_flat(task_fields),
+                len(run_fields) * 2,
                 *_flat(run_fields),
+                *(part for pair in (snapshot.items if snapshot else {}).items() for part in pair),
             ],
         )
         if reply[0] == b"conflict":
             raise IdempotencyConflict(key or "", reply[1].decode())
         if reply[0] == b"refused":
-            raise _refusal(reply[1].decode(), submission, claim)
+            raise _refusal(reply[1].decode(), submission, claim, *map(int, reply[2:]))
         return Submitted(task_id=reply[1].decode(), run_id=reply[2].decode(), created=reply[0] == b"created")
 
     async def claim(self, facts: Facts, run_id: str, *, worker: str, lease_ms: int) -> Claimed | Cut | None:
@@ -122,6 +130,7 @@ class Store(Clockwork):
             notifications=tuple(Notification.from_entry(entry) for entry in reply[5]),
             context=json.loads(reply[6]) if reply[6] else None,
             configurable=json.loads(reply[7]) if reply[7] else {},
+            snapshot=tuple(reply[8]),
         )
 
     async def settle(
@@ -274,7 +283,7 @@ class Store(Clockwork):
         return bool(reply[0] == b"emitted")
 
 
-def _refusal(why: str, submission: Submission, claim: Claim | None) -> OutriderError:
+def _refusal(why: str, submission: Submission, claim: Claim | None, limit: int = 0) -> OutriderError:
     if why == "stale" and claim:
         claim.mark_stale()
         return ClaimLost(claim.task_id, claim.run_id)
@@ -282,6 +291,7 @@ def _refusal(why: str, submission: Submission, claim: Claim | None) -> OutriderE
         "unknown": "there is no such task",
         "cancelled": "it is cancelled",
         "cut": "a task above it is cancelled",
+        "full": f"its limits.max_children = {limit} is reached",
     }
     return ParentClosed(submission.parent_id or "", reasons[why])
 

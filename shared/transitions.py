@@ -31,6 +31,11 @@ class Facts:
     parent_id: str | None = None
     ancestors: tuple[str, ...] = ()  #: root first, parent last
 
+    @property
+    def root_id(self) -> str:
+        """The task at the top of the tree."""
+        return self.ancestors[0] if self.ancestors else self.task_id
+
     @classmethod
     def of(cls, task: Task) -> Facts:
         """The facts of a task that was read."""
@@ -46,6 +51,7 @@ class Submission(Record):
     title: str
     queue: str  #: of this run
     input: dict[str, Any]  #: `{"text": …, "state": {…}}`, what the run gives to its agent
+    mode: str = "isolated"  #: `fork`: a snapshot of the parent's conversation goes along
     limits: Limits = Limits()
     metadata: dict[str, Any] = Field(default_factory=dict)
     context: dict[str, Any] | None = None
@@ -82,6 +88,7 @@ class Claimed:
     notifications: tuple[Notification, ...] = ()  #: that this run was given, the same for every attempt
     context: dict[str, Any] | None = None  #: of all runs of the task
     configurable: dict[str, Any] = field(default_factory=dict)  #: of all runs of the task
+    snapshot: tuple[bytes, ...] = ()  #: what this run begins with, where it is the first of a fork
 
 
 @dataclass(frozen=True, slots=True)

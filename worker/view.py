@@ -8,10 +8,12 @@ from langchain_core.messages import AIMessage
 
 from ..shared import events
 from ..shared.errors import BadInput
+from ..shared.fork import FILES, preamble
 from ..shared.messages import agent_input, closing
 from ..shared.notes import CURSOR
 from ..shared.notifications import message as notification
 from ..shared.records import Interrupt
+from ..shared.snapshots import Inherited
 from ..shared.text import plain
 from .agents import Shape
 from .progress import custom, tokens
@@ -20,6 +22,7 @@ from .results import result_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langchain_core.messages import BaseMessage
     from langgraph.pregel import Pregel
     from langgraph.types import StreamMode
 
@@ -68,7 +71,10 @@ class View:
         if shape.has_messages:
             self.modes.append("messages")
             news = [notification(note) for note in claimed.notifications]
-            given["messages"] = [*closing(so_far, claimed.run.run_id), *news, *given.get("messages", ())]
+            opening = _inherited(claimed, given) or closing(so_far, claimed.run.run_id)
+            given["messages"] = [*opening, *news, *given.get("messages", ())]
+        elif claimed.snapshot:
+            raise BadInput(f"agent {claimed.task.agent!r} has no messages, so it cannot be a fork: submit it isolated")
         if CURSOR in agent.channels:
             given[CURSOR] = claimed.run.inbox_to
         return given
@@ -103,3 +109,13 @@ class View:
         if isinstance(values, dict):
             values = {key: value for key, value in values.items() if key != INTERRUPT}
         return result_of(values, self._output_keys, limit)
+
+
+def _inherited(claimed: Claimed, given: dict[str, Any]) -> list[BaseMessage]:
+    """The conversation that a fork begins with; files of its parent's state go into its input."""
+    if not claimed.snapshot:
+        return []
+    inherited = Inherited.of(claimed.snapshot)
+    if inherited.files:
+        given[FILES] = {**inherited.files, **given.get(FILES, {})}
+    return [*inherited.messages, preamble(claimed.run.run_id)]

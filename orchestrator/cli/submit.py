@@ -37,12 +37,14 @@ def submit(
     max_tokens: Annotated[int | None, typer.Option(help="Input and output tokens it may use.")] = None,
     max_output_tokens: Annotated[int | None, typer.Option(help="Tokens that its models may write.")] = None,
     idle: Annotated[str | None, typer.Option(help="How long nothing may come from it while it works.")] = None,
+    max_children: Annotated[int | None, typer.Option(help="Tasks it may start; a fork none unless told.")] = None,
     title: Annotated[str | None, typer.Option(help="What people see of it in lists and in Flower.")] = None,
     metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
     state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
     context: Annotated[str | None, typer.Option(metavar="@FILE", help="The runs' context, an object of JSON.")] = None,
     queue: Annotated[str | None, typer.Option(help="The queue of its runs.")] = None,
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The task that is told how this one ends.")] = None,
+    fork: Annotated[bool, typer.Option("--fork", help="Begin with the parent's conversation.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="The same key again gives the same task.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
     wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
@@ -63,8 +65,10 @@ def submit(
         "max_tokens": max_tokens,
         "max_output_tokens": max_output_tokens,
         "idle_seconds": options.seconds("--idle", idle),
+        "max_children": max_children,
     }
     from ..client import Outrider
+    from ..submit import FORK, ISOLATED
 
     client = Outrider()
     bound = client.settings.max_input_bytes
@@ -78,6 +82,7 @@ def submit(
         "context": options.json_object("--context", context, bound),
         "queue": queue,
         "parent": parent,
+        "mode": FORK if fork else ISOLATED,
         "idempotency_key": idempotency_key,
     }
     if follow:

@@ -2,7 +2,7 @@
 -- are kept, its cut rises too, also where it had ended itself, and from then on no descendant is submitted, claimed or
 -- settled; a task with children is noted until the caller has closed them. A repeated call gets the same answer.
 -- KEYS  after the family: 30 control channel  31 the task's children  32 tasks whose descendants are to be closed
---       33 … ancestors, root first
+--       33 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
 --       only_cut ('1': leave a task of which no ancestor was cancelled with its children since it took its place)
@@ -29,7 +29,7 @@ local running = false
 if run_id ~= '' then
   running = redis.call('HGET', RUN, 'status') == 'running'
   redis.call('HSET', RUN, 'status', 'cancelled', 'ended_as', 'cancelled', 'ended_ms', int(NOW), 'lease_until_ms', '0')
-  redis.call('DEL', INPUT)
+  use_up_input()
   -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
   if not running then unhold(task_id, run_id) end
 end

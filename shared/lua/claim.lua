@@ -1,11 +1,19 @@
 -- Move a pending run to running and hand its facts to the worker. The first claim fixes the run's range of
 -- notifications. The same token again gets the same answer, so a repeated call is safe.
--- KEYS  18 the task's inbox  19 … ancestors, root first
+-- KEYS  18 the task's inbox  19 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  token  worker  lease_ms  event data
--- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable},
+-- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable,
+--          items of the snapshot that the run begins with},
 --         {'dropped', status of the run}, or {'cut'} where an ancestor was cancelled with its children
 local task_id, run_id, token = ARGV[1], ARGV[2], ARGV[3]
 local lease_until = NOW + tonumber(ARGV[5])
+
+local function snapshot()
+  local name, items = redis.call('HGET', RUN, 'fork'), {}
+  local names = name and redis.call('HGET', KEYS[#KEYS], name) or ''
+  for i = 1, #names, 16 do items[#items + 1] = redis.call('HGET', KEYS[#KEYS], string.sub(names, i, i + 15)) end
+  return items
+end
 
 local function facts()
   local range = redis.call('HMGET', RUN, 'inbox_from', 'inbox_to')
@@ -14,7 +22,8 @@ local function facts()
     inbox = redis.call('XRANGE', KEYS[18], range[1] .. '-0', range[2] .. '-0')
   end
   return {'claimed', redis.call('HGET', TASK, 'epoch'), redis.call('GET', INPUT) or '', redis.call('HGETALL', TASK),
-    redis.call('HGETALL', RUN), inbox, redis.call('HGET', LARGE, 'context'), redis.call('HGET', LARGE, 'configurable')}
+    redis.call('HGETALL', RUN), inbox, redis.call('HGET', LARGE, 'context'), redis.call('HGET', LARGE, 'configurable'),
+    snapshot()}
 end
 
 local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to')

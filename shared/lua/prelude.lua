@@ -65,3 +65,11 @@ local function is_cut(task, first)
   end
   return false
 end
+
+-- Nobody takes up the run's input any more, nor the snapshot that it began with. The tree's snapshots (the last key) go
+-- when no run is left that is to begin with one.
+local function use_up_input()
+  redis.call('DEL', INPUT)
+  if redis.call('HDEL', RUN, 'fork') == 0 then return end
+  if redis.call('HINCRBY', KEYS[#KEYS], 'runs', -1) <= 0 then redis.call('DEL', KEYS[#KEYS]) end
+end

@@ -1,6 +1,6 @@
 -- End a run. Its task ends with it, asks a person, or rests: a run that ends well while children are open or news is
 -- there ends nothing but itself. A repeated call gets the same answer.
--- KEYS  after the family: 30 … ancestors, root first
+-- KEYS  after the family: 30 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
 --       note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
@@ -33,7 +33,7 @@ if ARGV[10] ~= '' then redis.call('HSET', LARGE, 'result', ARGV[10]) end
 if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
 -- What is in the saved state is not given again; what the next run is to be given stays.
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
-redis.call('DEL', INPUT)
+use_up_input()
 unhold(task_id, run_id)
 redis.call('ZREM', SLOTS, run_id)
 for i = 19, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end

@@ -1,11 +1,12 @@
 -- Write a task and its first run. The same ids again change nothing, so a repeated call is safe.
 -- KEYS  after the family: 30 all tasks  31 the agent's tasks  32 idempotency key (the task's own key where there is none)
---       33 the parent's children  34 … ancestors, root first
+--       33 the parent's children  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
 --       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
 --       context  configurable ('' = none)
---       number of task fields, then field, value, … of the task; the rest is field, value, … of the run
--- Returns {'created' | 'exists', task_id, run_id}, {'conflict', task_id}, or {'refused', why}
+--       number of task fields, then field, value, … of the task; number of run fields, then field, value, … of the run;
+--       the rest is name, item, … of the snapshot that the run begins with
+-- Returns {'created' | 'exists', task_id, run_id}, {'conflict', task_id}, or {'refused', why, limit}
 local task_id, run_id, payload = ARGV[1], ARGV[2], ARGV[3]
 if ARGV[8] ~= '' and not holds(PARENT, ARGV[8], ARGV[9], ARGV[10]) then return {'refused', 'stale'} end
 if payload ~= '' then
@@ -21,17 +22,24 @@ if HAS_PARENT then
   if not status then return {'refused', 'unknown'} end
   if status == 'cancelled' then return {'refused', 'cancelled'} end
   if is_cut(PARENT, 34) then return {'refused', 'cut'} end
+  local most = tonumber(redis.call('HGET', PARENT, 'max_children') or '')
+  if most and redis.call('ZCARD', KEYS[33]) >= most then return {'refused', 'full', int(most)} end
 end
-local fields = tonumber(ARGV[13])
-local task, run = {}, {}
-for i = 14, 13 + fields do task[#task + 1] = ARGV[i] end
-for i = 14 + fields, #ARGV do run[#run + 1] = ARGV[i] end
+local function counted(at)
+  local fields = {}
+  for i = at + 1, at + tonumber(ARGV[at]) do fields[#fields + 1] = ARGV[i] end
+  return fields, at + 1 + #fields
+end
+local task, at = counted(13)
+local run, rest = counted(at)
 redis.call('HSET', TASK, 'status', 'pending', 'phase', 'queued', 'run_id', run_id, 'epoch', '0', 'token', '',
   'created_ms', int(NOW), 'updated_ms', int(NOW), unpack(task))
 redis.call('HSET', RUN, 'status', 'pending', 'attempt', '0', 'created_ms', int(NOW), unpack(run))
 redis.call('SET', INPUT, ARGV[5])
 if ARGV[11] ~= '' then redis.call('HSET', LARGE, 'context', ARGV[11]) end
 if ARGV[12] ~= '' then redis.call('HSET', LARGE, 'configurable', ARGV[12]) end
+if rest <= #ARGV then redis.call('HINCRBY', KEYS[#KEYS], 'runs', 1) end
+for i = rest, #ARGV, 2 do redis.call('HSETNX', KEYS[#KEYS], ARGV[i], ARGV[i + 1]) end
 redis.call('RPUSH', RUNS, run_id)
 redis.call('ZADD', index_of('pending'), NOW, task_id)
 redis.call('ZADD', KEYS[30], NOW, task_id)

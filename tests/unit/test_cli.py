@@ -178,7 +178,7 @@ def test_submit_options_reach_the_record(outrider, tmp_path):
     (tmp_path / "state.json").write_text('\ufeff{"files": {"a": "b"}}', encoding="utf-8")
     ran = outrider(
         *("submit", "agent", "Do it.", "--json", "--timeout", "1m30s", "--max-turns", "5", "--max-tokens", "900"),
-        *("--max-output-tokens", "300", "--idle", "2m"),
+        *("--max-output-tokens", "300", "--idle", "2m", "--max-children", "3"),
         *("--metadata", "team=docs", "--metadata", "empty=", "--queue", "fast", "--title", "A title"),
         *("--state", f"@{tmp_path / 'state.json'}", "--context", '{"user": "u1"}'),
     )
@@ -189,6 +189,7 @@ def test_submit_options_reach_the_record(outrider, tmp_path):
         "max_tokens": 900,
         "max_output_tokens": 300,
         "idle_seconds": 120,
+        "max_children": 3,
     }
     assert task["metadata"] == {"team": "docs", "empty": ""}
     assert (task["title"], task["runs"][0]["queue"]) == ("A title", "fast")

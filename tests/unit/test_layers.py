@@ -40,6 +40,7 @@ HOMES = {
         "shared/filestore.py",
         "shared/backend.py",
         "shared/messages.py",
+        "shared/snapshots.py",
         "shared/thread_state.py",
         "orchestrator/middleware.py",
         "orchestrator/tools.py",

@@ -1,0 +1,172 @@
+"""Forks on real workers: a child begins with its parent's conversation, and nothing of it goes through the queue."""
+
+import json
+import uuid
+
+import pytest
+
+import puppets
+from outrider import OutriderError
+from outrider.shared.errors import BadInput, ParentClosed
+from outrider.shared.fork import PREAMBLE
+from outrider.shared.statuses import Status
+from puppets import called, started
+
+AGENTS = ["agent", "deep"]
+
+
+@pytest.fixture(scope="module")
+def place(redis_server):
+    namespace = f"fork-{uuid.uuid4().hex[:8]}"
+    with puppets.workers(redis_server.url, namespace, count=1):
+        yield redis_server.url, namespace
+
+
+@pytest.fixture
+async def site(place):
+    async with puppets.site(*place) as site:
+        yield site
+
+
+@pytest.fixture(params=AGENTS)
+async def parent(site, request):
+    task_id = await site.parent(request.param)
+    await site.read(task_id)
+    yield task_id
+    await site.o.cancel(task_id)
+
+
+async def fork(site, parent, text="brief", agent="agent", **fields):
+    return (await site.o.submit(agent, text, parent=parent, mode="fork", **fields)).task_id
+
+
+def said(read):
+    """What a model reads, by type and text."""
+    return [(message["type"], message["content"]) for message in read.messages]
+
+
+async def test_a_child_reads_the_conversation_and_then_its_own_brief_alone(site, parent):
+    await site.hold(parent, "look b", "look c")
+    looks = [called("look", where=where) for where in "abc"]
+    await site.let_call(parent, *looks)
+    await site.saved(parent, "seen a")
+    children = [await fork(site, parent, f"brief {at}") for at in range(2)]
+    for at, child in enumerate(children):
+        # Three calls, one answered: neither calls nor results go along.
+        assert said(await site.read(child)) == [("human", "lead"), ("human", PREAMBLE), ("human", f"brief {at}")]
+    task = await site.o.get(children[0])
+    assert (task.mode, task.to_json()["mode"], task.parent_id) == ("fork", "fork", parent)
+    for child in children:
+        await site.say(child, "done")
+        assert (await site.o.wait(child)).result == "done"
+    await site.answer(parent, "look b")
+    await site.answer(parent, "look c")
+    before = await site.read(parent)
+    later = await fork(site, parent, "later")
+    read = await site.read(later)
+    assert [message["id"] for message in read.messages[: len(before.messages)]] == [m["id"] for m in before.messages]
+    assert said(read)[len(before.messages) :] == [("human", PREAMBLE), ("human", "later")]
+
+
+async def test_each_attempt_begins_with_the_same_and_the_conversation_goes_on_from_there(site, parent, place):
+    child = await fork(site, parent, queue="here")
+    await site.hold(child, "opened")
+    with puppets.worker(*place, "-Q", "here", OUTRIDER_LEASE_SECONDS="1.5", OUTRIDER_HEARTBEAT_SECONDS="0.3") as doomed:
+        await site.pop(child, "opened")
+        doomed.process.kill()
+    await site.release(child, "opened")
+    with puppets.worker(*place, "-Q", "here", OUTRIDER_LEASE_SECONDS="1.5", OUTRIDER_HEARTBEAT_SECONDS="0.3"):
+        read = await site.read(child)
+        assert said(read) == [("human", "lead"), ("human", PREAMBLE), ("human", "brief")]
+        read = await site.call(child, called("look", where="there"))
+        assert read.results == ["seen there"]
+        await site.say(child)
+        assert (await site.o.wait(child)).attempt == 1
+
+
+async def test_a_snapshot_goes_when_nobody_is_to_begin_with_it_any_more(site, parent):
+    key = site.store.keys.snapshots(parent)
+    first, second = await fork(site, parent), await fork(site, parent, queue="nobody")
+    await site.read(first)
+    await site.say(first)
+    await site.o.wait(first)
+    assert await site.redis.hget(key, "runs") == b"1"
+    await site.o.cancel(second)
+    assert not await site.redis.exists(key)
+
+
+async def test_a_fork_needs_a_parent_with_a_conversation_and_an_agent_that_takes_one(site, parent):
+    unread = await site.parent("agent", queue="nobody")
+    wrong = [
+        (BadInput, "a fork needs a parent", {"agent": "agent", "parent": None}),
+        (BadInput, "'wordless' has no messages", {"agent": "wordless", "parent": parent}),
+        (BadInput, "no conversation yet", {"agent": "agent", "parent": unread}),
+        (ParentClosed, "there is no such task", {"agent": "agent", "parent": "unknown"}),
+        (BadInput, "mode 'copy' must be 'isolated' or 'fork'", {"agent": "agent", "parent": parent, "mode": "copy"}),
+    ]
+    for kind, told, fields in wrong:
+        with pytest.raises(kind, match=told) as refused:
+            await site.o.submit(**{"text": "brief", "mode": "fork", **fields})
+        assert isinstance(refused.value, OutriderError)
+    await site.o.cancel(unread)
+    assert await site.children(parent) == []
+
+
+async def test_a_fork_may_start_no_tasks_unless_its_limits_allow(site, parent):
+    barred, free = await fork(site, parent), await fork(site, parent, limits={"max_children": 1})
+    for child in barred, free:
+        await site.read(child)
+    with pytest.raises(ParentClosed, match=r"limits\.max_children = 0"):
+        await site.o.submit("leaf", "now", parent=barred)
+    read = await site.call(barred, started("now"))
+    assert "takes no children" in read.last
+    assert await site.children(barred) == []
+    read = await site.call(free, started("now"), started("now"))
+    assert sorted("Started task" in result for result in read.results) == [False, True]
+    assert len(await site.children(free)) == 1
+
+
+async def test_a_child_keeps_the_tools_and_the_prompt_of_its_parent_to_the_byte(site):
+    parent = await site.parent("agent")
+    mine = (await site.read(parent)).prefix
+    child = await fork(site, parent)
+    assert json.dumps((await site.read(child)).prefix) == json.dumps(mine)
+    await site.o.cancel(parent)
+
+
+async def test_forks_share_their_snapshot_and_the_queue_carries_none_of_it(site, place):
+    parent = await site.parent(
+        "agent", state={"messages": [{"role": "user", "content": f"{at:2000}"} for at in range(1000)]}
+    )
+    await site.read(parent)
+    before = await site.bytes()
+    await fork(site, parent, queue="silent")
+    one = await site.bytes() - before
+    for at in range(19):
+        await fork(site, parent, f"brief {at}", queue="silent")
+    assert await site.bytes() - before <= 1.2 * one
+    assert one >= 2_000_000
+    bells = [
+        bell
+        async for name in site.redis.scan_iter(f"*{place[1]}*silent*", _type="list")
+        for bell in await site.redis.lrange(name, 0, -1)
+    ]
+    assert len(bells) == 20
+    assert max(map(len, bells)) < 2000
+    await site.o.cancel(parent)
+
+
+async def test_files_of_the_parents_state_and_what_stands_in_them_are_the_childs(site):
+    parent = await site.parent(
+        "deep", state={"files": {"/large_tool_results/x": {"content": "all of it", "encoding": "utf-8"}}}
+    )
+    await site.read(parent)
+    child = await fork(site, parent, agent="deep")
+    await site.read(child)
+    read = await site.call(child, called("read_file", file_path="/large_tool_results/x"))
+    assert "all of it" in read.last
+    bare = await fork(site, parent, agent="bare")
+    await site.read(bare)
+    await site.say(bare)
+    assert (await site.o.wait(bare)).status is Status.SUCCESS
+    await site.o.cancel(parent)
