@@ -16,7 +16,7 @@ from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
 from .files import LISTED, File, Files
-from .submit import FORK, Asked, Submitted, check
+from .submit import FORK, Asked, Submitted, check, check_answer
 from .waiting import Watch, check_timeout
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..shared.records import Event, Page, Task
     from ..shared.snapshots import Snapshot
     from ..shared.store import Store
-    from ..shared.transitions import Cancelled, Submission
+    from ..shared.transitions import Answered, Cancelled, Submission
 
 MAX_PAGE = 1000  #: tasks that one `list` gives at most
 
@@ -92,6 +92,7 @@ class Outrider:
         parent: str | Literal[False] | None = None,
         notify_parent: bool = True,
         mode: Literal["isolated", "fork"] = "isolated",
+        answer_within: float | None = None,
     ) -> Submitted:
         """Hand a task to an agent of `langgraph.json`, and return at once.
 
@@ -105,9 +106,10 @@ class Outrider:
         the parent's state; it may start no tasks itself unless `limits.max_children` says so.
 
         `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
-        is what people see of it (never the text). Raises `BadInput`, `UnknownAgent` or `BrokenAgent` before anything
-        is written. With an `idempotency_key` a second call with the same arguments gives the task of the first; with
-        others it raises `IdempotencyConflict`.
+        is what people see of it (never the text). A question that the task asks a person waits `answer_within` seconds
+        for its answers, then the task ends as `timeout`; without that it waits for ever. Raises `BadInput`,
+        `UnknownAgent` or `BrokenAgent` before anything is written. With an `idempotency_key` a second call with the
+        same arguments gives the task of the first; with others it raises `IdempotencyConflict`.
         """
         asked = Asked(
             agent,
@@ -122,6 +124,7 @@ class Outrider:
             idempotency_key,
             notify_parent,
             mode,
+            answer_within,
         )
         return await self._submit(asked, parent)
 
@@ -219,6 +222,25 @@ class Outrider:
         async with self._watch() as watch:
             async for event in watch.events(task, after):
                 yield event
+
+    async def answer(self, task_id: str, value: Any, *, interrupt: str | None = None) -> Answered:
+        """Answer what a waiting task asks: `value` is a JSON value, `interrupt` the id of the question.
+
+        Without an id the task must have one open question (else `SeveralQuestions`, which names them). Several answers
+        are gathered, and the last one starts the run that goes on with them. Raises `NotWaiting` where nothing is
+        asked, `AnswerConflict` where this is not asked, or was answered before; then nothing was changed.
+        """
+        check_id(task_id)
+        given = check_answer(value, self.settings.max_input_bytes)
+        named = None if interrupt is None else check_id(interrupt, "interrupt")
+        with reachable(self.settings):
+            facts = await self._store.facts(task_id)
+            if facts is None:
+                raise UnknownTask(task_id)
+            answered = await self._store.answer(facts, given, interrupt=named)
+        for bell in answered.bells:
+            await self._ring(bell)
+        return answered
 
     async def cancel(self, task_id: str, *, keep_children: bool = False) -> Cancelled:
         """End a task now, and its descendants unless they are kept.

@@ -13,7 +13,7 @@ from ..shared.record import Record
 from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
 from ..shared.text import one_line
 from ..shared.transitions import Submission
-from .jsonable import cleaned, json_object, size
+from .jsonable import cleaned, json_object, json_value, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_TITLE = 200  #: characters; a longer title is cut, and the answer says so
 ISOLATED, FORK = "isolated", "fork"  #: what a child begins with: its text alone, or its parent's conversation too
+LONGEST_WAIT = 100 * 365 * 86_400  #: seconds for an answer: Redis keeps moments exactly up to some thousand years
 MAX_KEY = 200  #: characters of an idempotency key
 
 #: What a run's `configurable` gets from the worker; a caller's value would lead its checkpoints astray.
@@ -55,6 +56,7 @@ class Asked:
     idempotency_key: str | None = None
     notify_parent: bool = True
     mode: str = ISOLATED
+    answer_within: float | None = None
 
 
 @dataclass(slots=True)
@@ -120,10 +122,18 @@ def check(
             parent_id=parent.task_id if parent else None,
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
             notify_parent=asked.notify_parent,
+            answer_within_ms=_answer_within(asked.answer_within),
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,
     )
+
+
+def check_answer(value: Any, max_bytes: int) -> Any:
+    """A copy of an answer that can be stored; `BadInput` where JSON cannot hold it, or it is too large."""
+    answer = json_value(value, "the answer", [])
+    _small_enough(max_bytes, answer=answer)
+    return answer
 
 
 def _text(text: Any, changed: list[str]) -> str:
@@ -207,6 +217,16 @@ def _queue(queue: Any) -> str | None:
     if queue is not None and not is_name(queue):
         raise BadInput(f"queue {shorten(repr(queue))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
     return None if queue is None else str(queue)
+
+
+def _answer_within(seconds: Any) -> int | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < LONGEST_WAIT:
+        raise BadInput(
+            f"answer_within {shorten(repr(seconds))} must be a number of seconds above 0 and below {LONGEST_WAIT:,}"
+        )
+    return max(1, int(seconds * 1000))
 
 
 def _idempotency_key(key: Any) -> str | None:

@@ -56,6 +56,7 @@ class SyncOutrider:
     list = _blocking(Outrider.list)
     wait = _blocking(Outrider.wait)
     tree = _blocking(Outrider.tree)
+    answer = _blocking(Outrider.answer)
     cancel = _blocking(Outrider.cancel)
     result = _blocking(Outrider.result)
     state = _blocking(Outrider.state)

@@ -131,10 +131,12 @@ class Clockwork(Queries):
         return bool(reply[0] == b"stopped")
 
     async def sweep(self, *, lease_ms: int) -> Due:
-        """Which leases ran out and which bells are overdue, a page of each. Any number of processes may ask."""
-        keys = [self.keys.last_sweep(), self.keys.leases(), self.keys.ring_at()]
-        lost, overdue = await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE])
-        return Due(_members(lost), _members(overdue))
+        """Which leases ran out, which bells are overdue and which questions expired, a page of each.
+
+        Any number of processes may ask.
+        """
+        keys = [self.keys.last_sweep(), self.keys.leases(), self.keys.ring_at(), self.keys.answer_until()]
+        return Due(*map(_members, await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE])))
 
     async def unclosed(self, *, older_than_ms: int) -> tuple[str, ...]:
         """Cancelled tasks whose descendants were not closed yet, since so long: whoever cancelled them may be gone."""
@@ -159,6 +161,7 @@ class Clockwork(Queries):
         """Take a run whose task is gone off the clockwork."""
         await self.redis.zrem(self.keys.leases(), member)
         await self.redis.zrem(self.keys.ring_at(), member)
+        await self.redis.zrem(self.keys.answer_until(), member)
 
 
 def _members(members: list[bytes]) -> tuple[tuple[str, str], ...]:

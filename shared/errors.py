@@ -64,6 +64,36 @@ class ParentClosed(OutriderError):
         super().__init__(f"parent {parent_id} takes no children: {reason} (see `outrider show {parent_id}`)")
 
 
+class NotWaiting(OutriderError):
+    """An answer came for a task that asks nothing."""
+
+    def __init__(self, task_id: str, status: Status) -> None:
+        self.task_id, self.status = task_id, status
+        super().__init__(f"task {task_id} is {status}: it asks nothing (see `outrider show {task_id}`)")
+
+
+class SeveralQuestions(OutriderError):
+    """An answer named no question, and the task asks several."""
+
+    def __init__(self, task_id: str, interrupts: tuple[str, ...]) -> None:
+        self.task_id, self.interrupts = task_id, interrupts
+        super().__init__(
+            f"task {task_id} asks {len(interrupts)} questions: name the one that this answers, "
+            f"of {', '.join(interrupts)} (interrupt=, or --interrupt)"
+        )
+
+
+class AnswerConflict(OutriderError):
+    """An answer named a question that the task does not ask, or not any more."""
+
+    def __init__(self, task_id: str, interrupt: str, interrupts: tuple[str, ...]) -> None:
+        self.task_id, self.interrupt, self.interrupts = task_id, interrupt, interrupts
+        super().__init__(
+            f"task {task_id} does not ask {interrupt}, or it was answered before: "
+            f"open are {', '.join(interrupts)} (see `outrider show {task_id}`)"
+        )
+
+
 class ClaimLost(OutriderError):
     """A write came from a claim that a later claim or a cancel has replaced."""
 

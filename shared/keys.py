@@ -45,6 +45,10 @@ class Keys:
         """Stream: numbered notifications, ids `<seq>-0`."""
         return self._key("inbox", task_id)
 
+    def answers(self, task_id: str) -> str:
+        """Hash: answers to what the task asks, until the last one came; and which question each call answered."""
+        return self._key("answers", task_id)
+
     def children(self, task_id: str) -> str:
         """Sorted set: child task ids by creation."""
         return self._key("children", task_id)
@@ -95,6 +99,10 @@ class Keys:
     def ring_at(self) -> str:
         """Sorted set: `task_id/run_id` by the Unix ms at which the bell is rung again."""
         return self._key("ring_at")
+
+    def answer_until(self) -> str:
+        """Sorted set: `task_id/run_id` of runs that asked, by the Unix ms until which an answer may come."""
+        return self._key("answer_until")
 
     def slots(self, agent: str) -> str:
         """Sorted set: run ids of one agent that are being executed, by the end of their lease."""

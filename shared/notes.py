@@ -1,4 +1,4 @@
-"""What a parent's inbox keeps of the end of a child."""
+"""What a parent's inbox keeps of the end of a child, or of what it asks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
 
 #: Characters of a notification at most: 20,000 tokens of 4 characters, as deepagents bounds what a model reads.
 NOTE_LIMIT = 80_000
+#: Statuses of which a parent is told what the task says; of a failure it is told the type alone.
+TOLD_WHOLE = frozenset({Status.SUCCESS, Status.WAITING})
 #: State key of a parent with our middleware: number of the last notification that its state has.
 CURSOR = "outrider_cursor"
 
 
 def note_of(facts: Facts, run_id: str, status: Status, result: str | None, error_type: str) -> str:
-    """What is kept of an ending in the parent's inbox, as JSON.
+    """What is kept in the parent's inbox of an ending, or of questions, as JSON.
 
-    `result` is the JSON text of the task's result. A long one is cut, and its whole length kept.
+    `result` is the JSON text of the task's result, or of what it asks. A long one is cut, and its whole length kept.
     """
-    value = json.loads(result) if result and status is Status.SUCCESS else ""
+    value = json.loads(result) if result and status in TOLD_WHOLE else ""
     text = value if isinstance(value, str) else str(result)
     return json.dumps(
         {

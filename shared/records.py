@@ -56,6 +56,11 @@ def _fault(fields: Hash) -> Fault | None:
     return Fault(type=kind, message=_text(fields, "error_message") or "") if kind else None
 
 
+def _asked(interrupts: list[dict[str, Any]], fields: Hash) -> list[dict[str, Any]]:
+    still_open = (_text(fields, "asks") or "").split()
+    return [interrupt for interrupt in interrupts if interrupt["id"] in still_open]
+
+
 class Run(Record):
     """One execution of an agent on a task."""
 
@@ -118,7 +123,8 @@ class Task(Record):
     stopped_at: Moment | None = None  #: when the code of its last run really ended
     result: Any = None
     error: Fault | None = None
-    interrupts: tuple[Interrupt, ...] = ()  #: what it asks while it waits; empty where it was not read (lists)
+    #: what it asks and nobody answered yet; empty where it was not read (lists)
+    interrupts: tuple[Interrupt, ...] = ()
     grade: dict[str, Any] | None = None
     limits: Limits = Limits()
     usage: Usage = Usage()
@@ -129,6 +135,7 @@ class Task(Record):
     ancestors: tuple[str, ...] = Field(default=(), exclude=True)  #: root first, parent last
     queue: str | None = Field(default=None, exclude=True)  #: where the caller wants its runs
     notify_parent: bool = Field(default=True, exclude=True)
+    answer_until: Moment | None = Field(default=None, exclude=True)  #: when its last question expired, or will
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
@@ -171,7 +178,8 @@ class Task(Record):
             stopped_at=_moment(fields, "stopped_ms"),
             result=_loaded(large, "result"),
             error=_fault(fields),
-            interrupts=_loaded(large, "interrupts", ()),
+            interrupts=_asked(_loaded(large, "interrupts", ()), fields),
+            answer_until=_moment(fields, "answer_until_ms"),
             grade=_loaded(fields, "grade"),
             limits=_loaded(fields, "limits", {}),
             usage=_loaded(fields, "usage", {}),
@@ -190,7 +198,7 @@ class Task(Record):
 
 
 class Notification(Record):
-    """What a parent is told of the end of a child's run."""
+    """What a parent is told of the end of a child's run, or of what it asks."""
 
     id: str  #: `task:run:status`
     seq: int  #: its number in the parent's inbox
@@ -199,7 +207,7 @@ class Notification(Record):
     agent: str
     status: Status
     title: str
-    result: str = ""  #: the beginning of it
+    result: str = ""  #: the beginning of it; of a `waiting` child the beginning of what it asks, as JSON
     result_length: int = 0  #: characters of the whole
     error_type: str | None = None
     open_children: int = 0  #: of the parent, when this arrived

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Scripts that move a task begin with the prelude; these two look at many at once and stand alone.
 ALONE = frozenset({"heartbeat", "sweep"})
 #: These concern a task's parent and children too.
-FAMILY = frozenset({"submit", "settle", "cancel"})
+FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire"})
 
 
 def _lua(name: str) -> str:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
-from .clockwork import Clockwork
 from .context import Claim, running
 from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed, UnknownTask
 from .family import Family
 from .ids import new_token
 from .notes import note_of
 from .queries import CHUNK
+from .questions import Questions
 from .records import Notification, Run, Task
-from .statuses import RunKind, Status
+from .statuses import Phase, RunKind, Status
 from .transitions import Cancelled, Claimed, Cut, Ending, Facts, Settled, Submission, Submitted
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .snapshots import Snapshot
 
 
-class Store(Clockwork):
+class Store(Questions):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def submit(
@@ -62,6 +62,7 @@ class Store(Clockwork):
             "ancestors": " ".join(submission.ancestors),
             "notify_parent": "1" if submission.notify_parent else "0",
             "max_children": "" if submission.limits.max_children is None else f"{submission.limits.max_children}",
+            "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
         }
         run_fields = {
             "run_id": submission.run_id,
@@ -141,12 +142,19 @@ class Store(Clockwork):
         The caller rings the bells of the answer. `None`: the claim was replaced, and nothing was changed.
         """
         family = Family(self.keys, facts)
+        asks = json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else ""
         note = ""
-        if ending.task_status.terminal and facts.parent_id:
-            note = note_of(facts, claim.run_id, ending.task_status, ending.result, ending.error_type)
+        if facts.parent_id and (ending.task_status.terminal or ending.task_phase is Phase.ASKING):
+            told = asks if ending.task_phase else ending.result
+            note = note_of(facts, claim.run_id, ending.task_status, told, ending.error_type)
         reply = await self._scripts(
             "settle",
-            [*self._task_keys(facts, claim.run_id), *family.keys, *self._ancestor_keys(facts)],
+            [
+                *self._task_keys(facts, claim.run_id),
+                *family.keys,
+                self.keys.answer_until(),
+                *self._ancestor_keys(facts),
+            ],
             [
                 claim.task_id,
                 claim.run_id,
@@ -161,7 +169,8 @@ class Store(Clockwork):
                 ending.error_type,
                 ending.error_message,
                 ending.usage.model_dump_json() if ending.usage else "",
-                json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else "",
+                asks,
+                " ".join(interrupt.id for interrupt in ending.interrupts),
                 note,
                 family.next_run,
                 family.wake_run,

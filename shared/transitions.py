@@ -61,6 +61,7 @@ class Submission(Record):
     parent_id: str | None = None
     ancestors: tuple[str, ...] = ()  #: root first, parent last
     notify_parent: bool = True
+    answer_within_ms: int | None = None  #: how long a question of the task waits for its answer
     idempotency_key: str | None = None
 
     def payload_hash(self) -> str:
@@ -132,8 +133,20 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer was accepted; a run goes on with the answers once no question of the task is open."""
+
+    task_id: str
+    interrupt: str  #: the id of the question that was answered
+    open: tuple[str, ...] = ()  #: ids of those that still need an answer
+    run_id: str | None = None  #: the run that goes on
+    bells: tuple[Bell, ...] = ()  #: of that run
+
+
+@dataclass(frozen=True, slots=True)
 class Due:
     """What a sweep found: `(task_id, run_id)` pairs."""
 
     lost: tuple[tuple[str, str], ...]
     overdue: tuple[tuple[str, str], ...]
+    unanswered: tuple[tuple[str, str], ...] = ()

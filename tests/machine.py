@@ -16,6 +16,7 @@ from hypothesis.stateful import initialize, invariant, rule, run_state_machine_a
 
 from machine_checks import drained, snapshot
 from machine_ground import AGENT, Connections, Ground, Twice, ending
+from machine_model import QUESTIONS
 from outrider.shared.statuses import RunStatus
 from outrider.shared.transitions import Settled
 
@@ -178,12 +179,28 @@ class Machine(Ground):
         with self.unchanged():
             assert self.go(self.store.settle(self.facts(hand.task), hand.claim, ending(how))) == Settled()
 
+    # People
+
+    @step("asking", often=6)
+    def answer_in_order(self) -> None:
+        task = self.pick(self.asking)
+        self.answer_question(task, task.open_questions[0])
+
+    @step("tasks")
+    def answer_anything(self) -> None:
+        """It may not be asked, not be asked any more, or be one of two that are."""
+        self.answer_question(self.pick(self.tasks), self.draw(st.sampled_from([None, *QUESTIONS])))
+
     # The sweeper
 
     @step("active", often=4)
     def time_passes(self) -> None:
         """A lease runs out, or a bell is overdue."""
         self.let_time_pass(*self.pick(self.active))
+
+    @step("expiries", often=2)
+    def question_expires(self) -> None:
+        self.let_question_expire(*self.pick(self.expiries))
 
     @step("late", often=8)
     def sweep(self) -> None:
@@ -259,10 +276,12 @@ class Machine(Ground):
         self.hands.clear()
         self.bells.clear()
         rounds = iter(range(50))
-        while self.active or self.unclosed:
+        while self.active or self.unclosed or self.expiries:
             assert next(rounds, None) is not None, "there is no end of it"
             for task, run in self.active:
                 self.let_time_pass(task, run)
+            for expiry in self.expiries:
+                self.let_question_expire(*expiry)
             for task in self.unclosed:
                 self.close(task)
             self.views = self.look_around()

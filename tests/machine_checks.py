@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from outrider.shared.statuses import RESTING, RunStatus, Status
+from outrider.shared.statuses import ASKING, RESTING, RunStatus, Status
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -24,6 +24,7 @@ READS = {
     "large": "hgetall",
     "events": "xlen",
     "inbox": "xrange",
+    "answers": "hgetall",
     "open": "smembers",
 }  #: everything else is a sorted set
 RANGE = {"lrange": (0, -1), "zrange": (0, -1, False, True)}
@@ -69,6 +70,7 @@ class Checks:
             assert numbers == [len(task.inbox), task.given, len(task.saved)], task.name
             if task.run:
                 assert int(record.get("attempt", 0)) == task.run.attempt, task.name
+            assert record.get("asks", "").split() == task.open_questions or task.state != ASKING, task.name
             runs = [run_id.decode() for run_id in seen[self.keys.runs(task.name)]]
             assert runs == [run.run_id for run in task.runs], task.name
             for run in task.runs:
@@ -83,6 +85,8 @@ class Checks:
             names = {task.name for task in model.tasks if task.state[0] is status}
             assert self._members(self.keys.status(status), seen) == names
         assert self._members(self.keys.closing(), seen) == {task.name for task in model.unclosed}
+        expiries = {f"{task.name}/{run_id}" for task, run_id in model.expiries}
+        assert self._members(self.keys.answer_until(), seen) == expiries
         runs = [(task, run) for task in model.tasks for run in task.runs]
         pending = {f"{t.name}/{run.run_id}" for t, run in runs if run is t.run and run.status is RunStatus.PENDING}
         held = {f"{task.name}/{run.run_id}" for task, run in runs if run.slot}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from machine_checks import Checks, snapshot
-from machine_model import ENDINGS, Model, Note, Run, Task
+from machine_model import ENDINGS, QUESTIONS, Model, Note, Run, Task
 from outrider.shared.context import Claim
-from outrider.shared.errors import ClaimLost, ParentClosed
+from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, ParentClosed, SeveralQuestions
+from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Claimed, Ending, Facts, Settled, Submission
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AGENT = "echo"
+REFUSALS = {"not waiting": NotWaiting, "several": SeveralQuestions, "not asked": AnswerConflict}
 LEASE_MS = 3_600_000  #: no lease runs out by itself, and no sweep finds that nobody swept for half of one
 MAX_TASKS = 7
 
@@ -59,12 +62,13 @@ class View:
 
     task: Task
     run: RunRecord
-    due: str  #: `lost`, `overdue`, or `given up` where no attempt was left
+    due: str  #: `lost`, `overdue`, `unanswered`, or `given up` where no attempt was left
 
 
 def ending(name: str) -> Ending:
     run_status, (status, phase) = ENDINGS[name]
-    return Ending(run_status, EndedAs.FINISHED, status, task_phase=phase, result='"so far"')
+    asks = tuple(Interrupt(id=question, value="?") for question in QUESTIONS) if name == "waiting" else ()
+    return Ending(run_status, EndedAs.FINISHED, status, phase, asks, result='"so far"')
 
 
 @dataclass
@@ -83,7 +87,7 @@ class Twice:
 
     async def __call__(self, name: str, keys: list[str], args: list[Any]) -> list[Any]:
         reply = await self._scripts(name, keys, args)
-        if name in {"claim", "settle", "cancel"}:
+        if name in {"claim", "settle", "cancel", "answer", "expire"}:
             again = await self._scripts(name, keys, args)
             if name == "cancel":  # which tells what the status was before
                 again[1:2] = reply[1:2]
@@ -169,8 +173,20 @@ class Ground(RuleBasedStateMachine):
         return [*self.leased, *self.queued]
 
     @property
-    def late(self) -> list[tuple[Task, Run]]:
-        return [(task, run) for task, run in self.active if run.expired]
+    def late(self) -> list[Task]:
+        return [task for task, run in self.active if run.expired] + [task for task, _ in self.unanswered]
+
+    @property
+    def asking(self) -> list[Task]:
+        return [task for task in self.tasks if task.open_questions]
+
+    @property
+    def expiries(self) -> list[tuple[Task, str]]:
+        return list(self.model.expiries)
+
+    @property
+    def unanswered(self) -> list[tuple[Task, str]]:
+        return [key for key, over in self.model.expiries.items() if over]
 
     def pick(self, things: list[T]) -> T:
         return things[self.draw(st.integers(0, len(things) - 1))]
@@ -179,7 +195,7 @@ class Ground(RuleBasedStateMachine):
 
     def submit(self, parent: Task | None, by: Hand | None, *, told: bool, reads: bool) -> None:
         name = f"t{len(self.tasks)}"
-        task = Task(name, parent, told, reads)
+        task = Task(name, parent, told, bounded=self.draw(st.booleans(), "bounded"), reads=reads)
         submission = Submission(
             task_id=name,
             run_id=f"{name}-1",
@@ -190,6 +206,7 @@ class Ground(RuleBasedStateMachine):
             parent_id=parent.name if parent else None,
             ancestors=self.facts(task).ancestors,
             notify_parent=told,
+            answer_within_ms=LEASE_MS if task.bounded else None,
         )
         claim = replace(by.claim) if by else None
         refusal = ClaimLost if by and not by.holds else ParentClosed if parent and parent.closed else None
@@ -221,6 +238,29 @@ class Ground(RuleBasedStateMachine):
         hand = Hand(task, run, claimed.claim, read)
         self.hands.append(hand)
         return hand
+
+    def answer_question(self, task: Task, question: str | None) -> None:
+        value = self.draw(st.integers(0, 9), "value")
+        expected = self.model.answer(task, question, value)
+        if refusal := REFUSALS.get(expected):
+            with self.unchanged(), pytest.raises(refusal):
+                self.go(self.store.answer(self.facts(task), value, interrupt=question))
+            return
+        answered = self.go(self.store.answer(self.facts(task), value, interrupt=question))
+        assert list(answered.open) == task.open_questions
+        assert (answered.run_id is None) == (expected == "answered")
+        if expected == "resumed":
+            task.start(answered.run_id)
+            task.run.brings = []
+            self.bells += [(task, bell.run_id) for bell in answered.bells]
+            given = self.reader.get(self.store.keys.input(answered.run_id))
+            assert json.loads(given) == {"answers": task.answers}
+
+    def expire(self, task: Task, run_id: str) -> None:
+        expires = self.model.expire(task, run_id)
+        expired = self.go(self.store.expire(self.facts(task), run_id))
+        assert (expired is not None) == expires
+        self.woken(expired.bells if expired else None)
 
     def beat(self, hand: Hand) -> None:
         answer = self.go(self.store.heartbeat([(replace(hand.claim), AGENT)], lease_ms=LEASE_MS))
@@ -335,14 +375,19 @@ class Ground(RuleBasedStateMachine):
             self.reader.zadd(keys.leases(), {f"{task.name}/{run_id}": 1})
             self.reader.hset(keys.run(run_id), "lease_until_ms", "1")
 
+    def let_question_expire(self, task: Task, run_id: str) -> None:
+        self.model.expiries[task, run_id] = True
+        self.reader.zadd(self.store.keys.answer_until(), {f"{task.name}/{run_id}": 1})
+
     def look_around(self) -> list[View]:
         due = self.go(self.store.sweep(lease_ms=LEASE_MS))
+        assert set(due.unanswered) == {(task.name, run_id) for task, run_id in self.unanswered}
         for found, active in ((due.lost, self.leased), (due.overdue, self.queued)):
             assert set(found) == {(task.name, run.run_id) for task, run in active if run.expired}
         named = {task.name: task for task in self.tasks}
         return [
             View(named[name], self.go(self.store.get_run(run_id)), what)
-            for what, pairs in (("lost", due.lost), ("overdue", due.overdue))
+            for what, pairs in (("lost", due.lost), ("overdue", due.overdue), ("unanswered", due.unanswered))
             for name, run_id in pairs
         ]
 
@@ -352,6 +397,8 @@ class Ground(RuleBasedStateMachine):
             self.take_lost(view, max_attempts)
         elif view.due == "given up":
             self.give_up(view)
+        elif view.due == "unanswered":
+            self.expire(task, run_id)
         else:
             due = any(queued is task and run.run_id == run_id and run.expired for queued, run in self.queued)
             with self.unchanged(when=not due):

@@ -28,6 +28,9 @@ ENDINGS = {
 }
 
 
+QUESTIONS = ("a", "b")  #: what each run asks that pauses
+
+
 @dataclass(frozen=True)
 class Note:
     """What a parent is told."""
@@ -57,6 +60,7 @@ class Task:
     name: str
     parent: Task | None = None
     told: bool = True  #: whether its parent is to hear of its end
+    bounded: bool = False  #: whether its questions expire
     reads: bool = True  #: whether it takes news in while it runs, as the parents' middleware does
     state: State = QUEUED
     run: Run | None = None
@@ -66,6 +70,7 @@ class Task:
     given: int = 0
     saved: list[Note] = field(default_factory=list)  #: its length is the cursor
     trimmed: int = 0  #: notes that its inbox does not hold any more
+    answers: dict[str, int] = field(default_factory=dict)  #: to what its last run asked
     cut: bool = False  #: an ancestor was cancelled with its children
 
     @property
@@ -79,6 +84,10 @@ class Task:
     @property
     def has_news(self) -> bool:
         return len(self.inbox) > self.given
+
+    @property
+    def open_questions(self) -> list[str]:
+        return [name for name in QUESTIONS if name not in self.answers] if self.state == ASKING else []
 
     @property
     def open_children(self) -> list[Task]:
@@ -109,6 +118,7 @@ class Model:
     def __init__(self) -> None:
         self.tasks: list[Task] = []
         self.woken: list[Task] = []
+        self.expiries: dict[tuple[Task, str], bool] = {}  #: of bounded tasks' runs that asked: whether time is over
         self.unclosed: set[Task] = set()  #: cancelled with what is below, of which it is not known that it was closed
 
     def submit(self, task: Task) -> None:
@@ -148,9 +158,38 @@ class Model:
             run.rested, task.state = True, RESTING
         else:
             task.state = state
-            if task.ended:
-                self.tell_parent(task)
+            if state == ASKING:
+                task.answers = {}
+                if task.bounded:
+                    self.expiries[task, run.run_id] = False
+            self.tell_parent(task)
         self.wake(task)
+        return True
+
+    def answer(self, task: Task, question: str | None, value: int) -> str:
+        """`answered`, `resumed` where it was the last one, or why it was refused."""
+        if task.state != ASKING:
+            return "not waiting"
+        if question is None:
+            if len(task.open_questions) != 1:
+                return "several"
+            (question,) = task.open_questions
+        if question not in task.open_questions:
+            return "not asked"
+        task.answers[question] = value
+        if task.open_questions:
+            return "answered"
+        task.state = QUEUED
+        return "resumed"
+
+    def expire(self, task: Task, run_id: str) -> bool:
+        if not self.expiries.get((task, run_id)):
+            return False
+        del self.expiries[task, run_id]
+        if task.state != ASKING or task.runs[-1].run_id != run_id:
+            return False
+        task.state = TIMEOUT
+        self.tell_parent(task)
         return True
 
     def release(self, task: Task, *, lost: bool, max_attempts: int = 0) -> str:

@@ -26,7 +26,7 @@ from outrider.worker.control import Held
 from outrider.worker.deps import Deps
 from outrider.worker.executor import JobExecutor
 from outrider.worker.runner import Runner
-from outrider.worker.upstream import allow_graphs_without_checkpoints
+from outrider.worker.upstream import allow_graphs_without_checkpoints, answer_each_question_once
 
 AGENTS = Path(__file__).parent / "integration" / "agents" / "langgraph.json"
 QUICK = {"OUTRIDER_LEASE_SECONDS": "1.5", "OUTRIDER_HEARTBEAT_SECONDS": "0.3", "OUTRIDER_SWEEP_SECONDS": "0.3"}
@@ -87,6 +87,7 @@ class Bench(Desk):
     def __init__(self, settings, store, redis):
         super().__init__(store, redis)
         allow_graphs_without_checkpoints()
+        answer_each_question_once()
         config = Config.load(AGENTS)
         self.settings, self.held, self.bells = settings, Held(), []
         asyncio.get_running_loop().set_default_executor(JobExecutor(8))

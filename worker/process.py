@@ -32,7 +32,7 @@ from .listener import listen
 from .runner import Runner
 from .shutdown import leave_by, leave_now
 from .sweeper import Sweeper
-from .upstream import allow_graphs_without_checkpoints
+from .upstream import allow_graphs_without_checkpoints, answer_each_question_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -75,6 +75,7 @@ class WorkerProcess:
     def start(self) -> None:
         """Start the loop; loading the agents goes on while this returns, and the first runs wait for it."""
         allow_graphs_without_checkpoints()
+        answer_each_question_once()
         self._thread.start()
 
     def when_ready(self, then: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
-"""The sweeper: leases that ran out, and bells that nobody answered. Any number of processes may sweep.
+"""The sweeper: leases that ran out, bells that nobody heard, and questions that expired.
 
-Each change is one of the store's transitions, so what two sweepers find together is done once.
+Any number of processes may sweep: each change is one of the store's transitions, and what two find is done once.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ class Sweeper:
         for index, members, deal in (
             (keys.leases(), due.lost, self._take_lost),
             (keys.ring_at(), due.overdue, self._ring_overdue),
+            (keys.answer_until(), due.unanswered, self._expire),
         ):
             for task_id, run_id in members:
                 member = f"{task_id}/{run_id}" if run_id else task_id
                 done += await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
         for task_id in unclosed:
             done += await self._guarded(keys.closing(), task_id, self._close_below(task_id))
-        return done > 0 and max(len(due.lost), len(due.overdue), len(unclosed)) >= SWEEP_PAGE
+        return done > 0 and max(len(due.lost), len(due.overdue), len(due.unanswered), len(unclosed)) >= SWEEP_PAGE
 
     async def _guarded(self, index: str, member: str, work: Coroutine[Any, Any, bool]) -> bool:
         """Do what a member needs; one that fails is put off, so that it does not stand before the others again."""
@@ -159,6 +160,15 @@ class Sweeper:
             return False
         log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
         await self._ring(self._store.bell(task, run))
+        return True
+
+    async def _expire(self, task: Task, run: Run) -> bool:
+        expired = await self._store.expire(Facts.of(task), run.run_id)
+        if expired is None:
+            return False
+        log.warning("task.unanswered", task_id=task.task_id, run_id=run.run_id)
+        for bell in expired.bells:
+            await self._ring(bell)
         return True
 
 

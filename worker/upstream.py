@@ -2,6 +2,8 @@
 
 - A graph compiled with `checkpointer=False` fails under `durability="sync"`: its loop waits for the checkpoint that it
   never wrote, also when such a graph runs inside ours, which hands its durability down.
+- An answer to a task's first question answers the next one too where the run that carried it is executed once more,
+  since older versions gave all questions of a task one id.
 - `copy` forgets which classes of the graph's state a checkpoint may revive: under strict msgpack a dataclass would come
   back as a dict after a resume.
 """
@@ -10,7 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langgraph._internal._constants import RESUME
+from langgraph.pregel import _algo
 from langgraph.pregel._loop import PregelLoop  # there is no public name for it
+from langgraph.types import Interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
 WRITTEN = "_put_checkpoint_fut"
 REVIVED = "_serde_allowlist"
+SCRATCHPAD = "_scratchpad"
 
 
 class _Written:
@@ -37,6 +43,22 @@ def allow_graphs_without_checkpoints() -> None:
     """Give LangGraph's loops the attribute that they lack. On a mended one, or a second time, this does nothing."""
     if not hasattr(PregelLoop, WRITTEN):
         setattr(PregelLoop, WRITTEN, _Written())
+
+
+def answer_each_question_once() -> None:
+    """Let an answer be taken only for the very question whose id it names. A second time this does nothing."""
+    given = getattr(_algo, SCRATCHPAD)
+    if getattr(given, "exact", False):
+        return
+
+    def exactly(above: Any, writes: list[Any], task_id: str, ns: str, answers: Any, *bounds: int) -> Any:
+        if answers and any(write[0] == task_id and write[1] == RESUME for write in writes):
+            first = Interrupt.from_ns(None, ns).id
+            answers = {name: value for name, value in answers.items() if name != first}
+        return given(above, writes, task_id, ns, answers, *bounds)
+
+    setattr(exactly, "exact", True)  # noqa: B010 a function has no such attribute by itself
+    setattr(_algo, SCRATCHPAD, exactly)
 
 
 def attached(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
+from langgraph.types import Command
 
 from ..shared import events
 from ..shared.errors import BadInput
 from ..shared.fork import FILES, preamble
-from ..shared.messages import agent_input, closing
+from ..shared.messages import ANSWERS, agent_input, closing
 from ..shared.notes import CURSOR
 from ..shared.notifications import message as notification
 from ..shared.records import Interrupt
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
     from langgraph.pregel import Pregel
+    from langgraph.types import Interrupt as Question
     from langgraph.types import StreamMode
 
     from ..shared.catalogue import AgentEntry
     from ..shared.transitions import Claimed
 
 INTERRUPT = "__interrupt__"
+#: What a graph asks that stops where it was compiled to (`interrupt_before`, `interrupt_after`), which asks nothing.
+BREAKPOINT = "The agent stopped at a breakpoint of its graph. Any answer lets it go on."
+_BREAKPOINT_ID = "breakpoint-"
 
 
 class View:
@@ -39,6 +44,7 @@ class View:
         self._emit = emit
         self._values: Any = None
         self._output_keys: str | list[str] | tuple[str, ...] = ()
+        self._run_id = ""
         self.began = False  #: whether there is a state to read
         self.interrupts: tuple[Interrupt, ...] | None = None  #: what it asks a person; `None` where it does not stop
         self.modes: list[StreamMode] = ["updates", "values", "custom"]
@@ -49,13 +55,20 @@ class View:
         claimed: Claimed,
         entry: AgentEntry,
         so_far: Sequence[Any],
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Command[Any] | None:
         """The graph's input for a run, the same for every attempt; `BadInput` where the text has no place.
 
-        `so_far` is the conversation that a run finds: what it leaves open is closed, then comes the news.
+        `so_far` is the conversation that a run finds: what it leaves open is closed, then comes the news. A run that
+        goes on with answers gets those alone.
         """
         shape = Shape.of(agent)
+        self._run_id = claimed.run.run_id
         self._output_keys = agent.output_channels  # type: ignore[assignment]  # a sequence of names, or one name
+        if shape.has_messages:
+            self.modes.append("messages")
+        if (answers := claimed.input.get(ANSWERS)) is not None:
+            asked = {name: value for name, value in answers.items() if not name.startswith(_BREAKPOINT_ID)}
+            return Command(resume=asked) if asked else None
         given = agent_input(
             claimed.input,
             claimed.run.run_id,
@@ -69,7 +82,6 @@ class View:
                 "`messages` state key, or submit with notify_parent=False"
             )
         if shape.has_messages:
-            self.modes.append("messages")
             news = [notification(note) for note in claimed.notifications]
             opening = _inherited(claimed, given) or closing(so_far, claimed.run.run_id)
             given["messages"] = [*opening, *news, *given.get("messages", ())]
@@ -97,11 +109,16 @@ class View:
     def _take_updates(self, payload: dict[str, Any]) -> None:
         for node, update in payload.items():
             if node == INTERRUPT:
-                asked = {question.id: Interrupt(id=question.id, value=plain(question.value)) for question in update}
                 known = {question.id: question for question in self.interrupts or ()}
-                self.interrupts = tuple({**known, **asked}.values())
+                self.interrupts = tuple({**known, **self._asked(update)}.values())
             elif not node.startswith("__"):
                 self._emit(events.STEP, {"node": node})
+
+    def _asked(self, questions: Sequence[Question]) -> dict[str, Interrupt]:
+        if not questions:
+            name = f"{_BREAKPOINT_ID}{self._run_id}"
+            return {name: Interrupt(id=name, value=BREAKPOINT)}
+        return {question.id: Interrupt(id=question.id, value=plain(question.value)) for question in questions}
 
     def result(self, limit: int) -> str:
         """The result as JSON text, at most `limit` bytes."""

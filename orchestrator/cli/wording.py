@@ -70,6 +70,10 @@ def _json(data: Any) -> str:
 WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "task.submitted": ("pending", lambda data: str(data.get("title", ""))),
     "task.waiting": ("waiting", lambda _: "for a person's answer"),
+    "task.answered": (
+        "answered",
+        lambda data: f"question {data.get('id')}" + (f"; {data['open']} still open" if data.get("open") else ""),
+    ),
     "task.resting": ("resting", lambda _: "no worker is held until its subagents report"),
     "task.woken": ("pending", lambda _: "woken: its subagents report"),
     "inbox.arrived": ("news", lambda data: f"of task {data.get('task_id')}"),

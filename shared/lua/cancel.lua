@@ -35,4 +35,5 @@ if run_id ~= '' then
 end
 if running then redis.call('PUBLISH', KEYS[30], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
 emit(EVENTS, 'task.cancelled', run_id, ARGV[3])
+leave_parent(task_id)
 return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6] == '1', ARGV[7], ARGV[8])}

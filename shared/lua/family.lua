@@ -33,6 +33,19 @@ local function begin_counting(task)
   redis.call('HSET', task, 'usage_before', redis.call('HGET', task, 'usage') or '', 'working_ms', '0')
 end
 
+-- Start a run of a task that was moved to `pending`, with what it is given. Returns what its bell needs.
+local function begin(task, events, runs, run, input, run_id, queue, given, event, data, ring_again_ms)
+  local task_id = redis.call('HGET', task, 'task_id')
+  redis.call('HSET', run, 'run_id', run_id, 'task_id', task_id, 'kind', 'agent', 'status', 'pending', 'attempt', '0',
+    'queue', queue, 'created_ms', int(NOW))
+  redis.call('SET', input, given)
+  redis.call('RPUSH', runs, run_id)
+  redis.call('HSET', task, 'run_id', run_id, 'attempt', '0', 'error_type', '', 'error_message', '')
+  redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(task_id, run_id))
+  emit(events, event, run_id, data)
+  return bell(task, run)
+end
+
 -- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
 -- are at `siblings`. Returns what its bell needs.
 local function wake(task, siblings, events, runs, run, input, run_id, ring_again_ms)
@@ -40,22 +53,19 @@ local function wake(task, siblings, events, runs, run, input, run_id, ring_again
   move(task, 'wake', 'pending', 'queued')
   begin_counting(task)
   if facts[3] ~= '' and facts[4] ~= '0' then redis.call('SADD', siblings, facts[1]) end
-  redis.call('HSET', run, 'run_id', run_id, 'task_id', facts[1], 'kind', 'agent', 'status', 'pending', 'attempt', '0',
-    'queue', facts[2], 'created_ms', int(NOW))
-  redis.call('SET', input, '{}')
-  redis.call('RPUSH', runs, run_id)
-  redis.call('HSET', task, 'run_id', run_id, 'attempt', '0', 'error_type', '', 'error_message', '')
-  redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(facts[1], run_id))
-  emit(events, 'task.woken', run_id, '{}')
-  return bell(task, run)
+  return begin(task, events, runs, run, input, run_id, facts[2], '{}', 'task.woken', '{}', ring_again_ms)
 end
 
--- The task has ended: its parent hears of it, and is woken where it is at rest. Returns what the bell of the wake needs,
--- or nothing. With `quietly` only a parent that rests hears of it: nothing else might ever wake that one.
+-- The task has ended: its parent does not stay open for it any more.
+local function leave_parent(task_id)
+  if HAS_PARENT then redis.call('SREM', PARENT_OPEN, task_id) end
+end
+
+-- The parent hears of the task, and is woken where it is at rest. Returns what the bell of the wake needs, or nothing.
+-- With `quietly` only a parent that rests hears of it: nothing else might ever wake that one.
 -- A parent that is gone hinders nothing.
 local function tell_parent(task_id, note, quietly, wake_id, ring_again_ms)
   if not HAS_PARENT then return {} end
-  redis.call('SREM', PARENT_OPEN, task_id)
   local parent = redis.call('HMGET', PARENT, 'status', 'phase')
   if not parent[1] or redis.call('HGET', TASK, 'notify_parent') == '0' then return {} end
   if quietly and not (parent[1] == 'running' and parent[2] == 'resting') then return {} end

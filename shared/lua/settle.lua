@@ -1,21 +1,21 @@
 -- End a run. Its task ends with it, asks a person, or rests: a run that ends well while children are open or news is
 -- there ends nothing but itself. A repeated call gets the same answer.
--- KEYS  after the family: 30 … ancestors, root first  last: the tree's snapshots
+-- KEYS  after the family: 30 until when answers may come  31 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
---       note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
+--       their ids  note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
 --       then type, data, … of the events that go before, then the type and data of the last event
 -- Returns {'settled', what the bell of the next run needs, what the bell of the parent's wake needs}, {'refused'}, or
 --         {'cut'} where an ancestor was cancelled with its children
 local task_id, run_id, epoch, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local status, phase, ring_again_ms = ARGV[8], ARGV[9], ARGV[18]
+local status, phase, ring_again_ms = ARGV[8], ARGV[9], ARGV[19]
 local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms')
 if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then
   return {'settled', bell(TASK, NEXT_RUN), HAS_PARENT and bell(PARENT, WAKE_RUN) or {}}
 end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
-if is_cut(TASK, 30) then return {'cut'} end
+if is_cut(TASK, 31) then return {'cut'} end
 
 local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
 if rests then
@@ -26,7 +26,7 @@ end
 redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and 'rested' or ARGV[7], 'ended_ms', int(NOW),
   'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
 redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', ARGV[11],
-  'error_message', ARGV[12])
+  'error_message', ARGV[12], 'asked', ARGV[15], 'asks', ARGV[15])
 count_work(run[4])
 if ARGV[13] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[13]) end
 if ARGV[10] ~= '' then redis.call('HSET', LARGE, 'result', ARGV[10]) end
@@ -36,13 +36,20 @@ redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'curs
 use_up_input()
 unhold(task_id, run_id)
 redis.call('ZREM', SLOTS, run_id)
-for i = 19, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
+for i = 20, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 emit(EVENTS, rests and 'task.resting' or ARGV[#ARGV - 1], run_id, rests and '{}' or ARGV[#ARGV])
 
+if not rests and phase == '' then leave_parent(task_id) end
+if phase == 'asking' then
+  local within = tonumber(redis.call('HGET', TASK, 'answer_within_ms'))
+  local until_ms = within and int(NOW + within) or ''
+  redis.call('HSET', TASK, 'answer_queue', redis.call('HGET', RUN, 'queue'), 'answer_until_ms', until_ms)
+  if within then redis.call('ZADD', KEYS[30], until_ms, member(task_id, run_id)) end
+end
 local parents_bell = {}
-if not rests and phase == '' then parents_bell = tell_parent(task_id, ARGV[15], false, ARGV[17], ring_again_ms) end
+if not rests and ARGV[16] ~= '' then parents_bell = tell_parent(task_id, ARGV[16], false, ARGV[18], ring_again_ms) end
 local bell = {}
 if has_news(TASK) and at_rest(TASK) then
-  bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[16], ring_again_ms)
+  bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[17], ring_again_ms)
 end
 return {'settled', bell, parents_bell}

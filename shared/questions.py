@@ -1,0 +1,76 @@
+"""What a task asks a person: its answers, and the end of a wait that was too long."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .bells import bells_of
+from .clockwork import Clockwork
+from .errors import AnswerConflict, NotWaiting, SeveralQuestions, UnknownTask
+from .family import Family
+from .ids import new_token
+from .notes import note_of
+from .statuses import Status
+from .transitions import Answered, Settled
+
+if TYPE_CHECKING:
+    from .transitions import Facts
+
+UNANSWERED = "Unanswered"  #: the type of the error of a task whose question expired
+
+
+class Questions(Clockwork):
+    """The part of the store that deals with tasks which wait for a person."""
+
+    async def answer(self, facts: Facts, value: Any, *, interrupt: str | None = None) -> Answered:
+        """Accept a JSON value for a question, or for the only one that is open; the last one starts a run.
+
+        The caller rings the bells of the answer. Raises `SeveralQuestions`, `AnswerConflict` (it is not asked, or not
+        any more), `NotWaiting` or `UnknownTask`; then nothing was changed.
+        """
+        family = Family(self.keys, facts)
+        status, *rest = await self._scripts(
+            "answer",
+            [*self._task_keys(facts, None), *family.keys, self.keys.answers(facts.task_id)],
+            [facts.task_id, interrupt or "", json.dumps(value), new_token(), family.next_run, self._ring_again_ms],
+        )
+        match status:
+            case b"answered":
+                left = _ids(rest[1])
+                return Answered(
+                    facts.task_id, rest[0].decode(), left, None if left else family.next_run, bells_of(rest[2])
+                )
+            case b"several":
+                raise SeveralQuestions(facts.task_id, _ids(rest[0]))
+            case b"not_asked":
+                raise AnswerConflict(facts.task_id, interrupt or "", _ids(rest[0]))
+            case b"not_waiting":
+                raise NotWaiting(facts.task_id, Status(rest[0].decode()))
+        raise UnknownTask(facts.task_id)
+
+    async def expire(self, facts: Facts, run_id: str) -> Settled | None:
+        """End a task as `timeout` whose question, asked by this run, expired; its parent is told in the same step.
+
+        The caller rings the bells of the answer. `None`: an answer, or an end, came before it.
+        """
+        family = Family(self.keys, facts)
+        reply = await self._scripts(
+            "expire",
+            [*self._task_keys(facts, None), *family.keys, self.keys.answer_until()],
+            [
+                facts.task_id,
+                run_id,
+                UNANSWERED,
+                "nobody answered its question in time (answer_within bounds the wait)",
+                json.dumps({"status": Status.TIMEOUT.value, "error_type": UNANSWERED}),
+                note_of(facts, run_id, Status.TIMEOUT, None, UNANSWERED),
+                family.wake_run,
+                self._ring_again_ms,
+            ],
+        )
+        return Settled(bells_of(reply[1])) if reply[0] == b"expired" else None
+
+
+def _ids(reply: list[bytes]) -> tuple[str, ...]:
+    return tuple(one.decode() for one in reply)
