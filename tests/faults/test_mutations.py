@@ -23,7 +23,7 @@ BROKEN = {
     "every attempt gets a range of its own": ("claim", "if not run[3] then", "if true then"),
     "a first claim gives from where another gave": ("claim", "'cursor', 'seq'", "'given', 'seq'"),
     "a settle is not fenced": ("settle", "if not holds(TASK, run_id, epoch, token) then return {'refused'} end", ""),
-    "a settle does not look for a cut": ("settle", "if is_cut(TASK, 30) then return {'cut'} end", ""),
+    "a settle does not look for a cut": ("settle", "if is_cut(TASK, 31) then return {'cut'} end", ""),
     "a settle that is repeated is done again": (
         "settle",
         "if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then",
@@ -51,6 +51,47 @@ BROKEN = {
         "redis.call('ZREM', SLOTS",
     ),
     "a task that waits counts as ended": ("settle", "if not rests and phase == '' then", "if not rests then"),
+    "nobody hears of a question": (
+        "settle",
+        "if not rests and ARGV[16] ~= '' then",
+        "if not rests and ARGV[16] ~= '' and phase == '' then",
+    ),
+    "a question never expires": (
+        "settle",
+        "if within then redis.call('ZADD', KEYS[30]",
+        "if false then redis.call('ZADD', KEYS[30]",
+    ),
+    "an answered question is asked on": ("answer", "'asks', table.concat(left, ' '), ", ""),
+    "a question is answered twice": ("answer", "if #left == #open then return {'not_asked', open} end", ""),
+    "the first of several answers starts the run": ("answer", "if #left > 0 then\n", "if false then\n"),
+    "a bare answer goes to the first of several questions": (
+        "answer",
+        "if #open ~= 1 then return {'several', open} end",
+        "",
+    ),
+    "news rides on an answer": (
+        "answer",
+        "redis.call('HSET', NEXT_RUN, 'inbox_from', int(cursor + 1), 'inbox_to', int(cursor))",
+        "",
+    ),
+    "an answer that is repeated is another one": (
+        "answer",
+        "if answered then return {'answered', answered, ids(task[4]), bell(TASK, NEXT_RUN)} end",
+        "",
+    ),
+    "an answered question expires": (
+        "expire",
+        "if not MOVES.expire[task[1] .. '/' .. task[2] .. '>timeout/'] or",
+        "if",
+    ),
+    "a later question expires with an earlier one": (
+        "expire",
+        " or redis.call('LINDEX', RUNS, -1) ~= run_id then",
+        " then",
+    ),
+    "a question expires early": ("expire", "or tonumber(until_ms) > NOW then", "then"),
+    "an expiry is dealt with again and again": ("expire", "redis.call('ZREM', KEYS[30], member(task_id, run_id))", ""),
+    "a task whose question expired stays open": ("expire", "leave_parent(task_id)\n", ""),
     "who gives up does not look at the lease": (
         "settle",
         "if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end",
@@ -71,7 +112,7 @@ BROKEN = {
     "a parent that timed out is woken": ("settle", "and MOVES.wake[", "and now[1] == 'timeout' or MOVES.wake["),
     "a wake has no bell to be rung again": (
         "settle",
-        "redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(facts[1], run_id))",
+        "redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(task_id, run_id))",
         "",
     ),
     "a lost run gets its lease back": ("release", "if tonumber(run[2]) > NOW then return {'refused'} end", ""),
