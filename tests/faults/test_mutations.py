@@ -91,7 +91,11 @@ BROKEN = {
     ),
     "a question expires early": ("expire", "or tonumber(until_ms) > NOW then", "then"),
     "an expiry is dealt with again and again": ("expire", "redis.call('ZREM', KEYS[30], member(task_id, run_id))", ""),
-    "a task whose question expired stays open": ("expire", "leave_parent(task_id)\n", ""),
+    "a task whose question expired stays open": (
+        "expire",
+        "run_id, ARGV[5])\nleave_parent(task_id)\n",
+        "run_id, ARGV[5])\n",
+    ),
     "who gives up does not look at the lease": (
         "settle",
         "if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end",
