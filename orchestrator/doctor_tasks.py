@@ -53,6 +53,7 @@ class Tasks:
         return {
             "by_status": self.counts,
             "looked_at": len(self.seen),
+            "wait_for_slots": dict(Counter(one.task.agent for one in self._pending if one.task.waits_for == "slot")),
             "oldest_pending": oldest
             and {"task_id": oldest.task.task_id, "seconds": oldest.since_ms // 1000, "queue": _queue(oldest)},
         }
@@ -100,7 +101,7 @@ async def read_tasks(store: Store) -> Tasks:
 
 def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[Finding]:
     """Findings on tasks; `workers` is whether any is online: without one, nothing sweeps, and that is said already."""
-    waits = [one for one in tasks.seen if one.task.status is Status.PENDING and one.rings]
+    waits = [one for one in tasks.seen if one.task.status is Status.PENDING and one.rings and not one.task.waits_for]
     for queue, _ in Counter(_queue(one) for one in waits).items() if workers else ():
         there = [one for one in waits if _queue(one) == queue]
         longest = max(one.since_ms for one in there) // 1000

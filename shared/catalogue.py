@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .keys import Keys
 
 SECTION_KEYS = frozenset({"agents"})
-AGENT_KEYS = frozenset({"queue", "input", "limits", "description"})
+AGENT_KEYS = frozenset({"queue", "input", "limits", "description", "concurrency"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class AgentEntry:
     input: str | None = None  #: state key that takes the text, for a graph without `messages`
     limits: Limits = field(default_factory=Limits)
     description: str | None = None
+    concurrency: int | None = None  #: how many of its runs may be at work at once, on all workers together
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ class Config:
     def queues(self) -> list[str]:
         """The queues that entries name of their own, each once."""
         return sorted({entry.queue for entry in self.agents.values() if entry.queue})
+
+    def slots(self, agent: str) -> int:
+        """How many runs of an agent may be at work at once; 0 is no bound."""
+        entry = self.agents.get(agent)
+        return entry.concurrency or 0 if entry else 0
 
     def apply_env(self) -> None:
         """Put `env` into the process's environment, where a name is not set yet."""
@@ -109,7 +115,14 @@ def _entry(name: str, graph: Any, defaults: Any, path: str) -> AgentEntry:
     if queue is not None and not is_name(queue):
         raise ConfigError(f'{where}: "queue" = {queue!r}: must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}')
     limits = _limits(section.get("limits", {}), f'{where}: "limits"')
-    return AgentEntry(name, target, queue, section.get("input"), limits, section.get("description"))
+    concurrency = _count(section.get("concurrency"), f'{where}: "concurrency"')
+    return AgentEntry(name, target, queue, section.get("input"), limits, section.get("description"), concurrency)
+
+
+def _count(value: Any, where: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{where} = {value!r}: must be a whole number above zero")
+    return value
 
 
 def _limits(value: Any, where: str) -> Limits:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import redis.asyncio
 
+    from .bells import Bell
     from .limits import Usage
     from .records import Run
 
@@ -151,6 +152,22 @@ class Clockwork(Queries):
             "ring_again", self._task_keys(facts, run_id), [facts.task_id, run_id, self._ring_again_ms]
         )
         return bool(reply[0] == b"ring")
+
+    async def admit(self, slots: Mapping[str, int], *, lease_ms: int) -> tuple[Bell, ...]:
+        """Keep the slots that are free for the runs that wait for them longest; the caller rings their bells.
+
+        `slots` says, by agents' names, how many there are (0: no bound). Each is kept for `lease_ms` until its bell is
+        answered; then it is free again. A second call finds those that are kept taken.
+        """
+        if not slots:
+            return ()
+        members = await self._scripts(
+            "admit",
+            [self.keys.leases(), self.keys.ring_at(), *(self.keys.slots(agent) for agent in slots)],
+            [lease_ms, self._ring_again_ms, SWEEP_PAGE, *slots.values()],
+        )
+        bells = [await self.bell_of(task_id, run_id) for task_id, run_id in _members(members)]
+        return tuple(bell for bell in bells if bell is not None)
 
     async def put_off(self, index: str, member: str, milliseconds: int) -> None:
         """Let a member of one of the clockwork's sets be due only after so long, if it is still there."""

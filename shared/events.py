@@ -16,6 +16,7 @@ DROPPED: Final = "dropped"
 EVENTS: Final[dict[str, str]] = {
     "task.submitted": "the task was written: `agent`, `title`",
     "run.claimed": "a worker took the run: `worker`",
+    "run.waits": "its agent has as many runs at work as it may: it waits its turn: `for` (`slot`)",
     "run.given_back": "its worker shuts down; it goes on from its last step",
     "run.lost": "its worker was not heard of; it goes on from its last step",
     "task.resting": "the run ended well while subagents are at work: no worker is held",

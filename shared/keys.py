@@ -105,7 +105,7 @@ class Keys:
         return self._key("answer_until")
 
     def slots(self, agent: str) -> str:
-        """Sorted set: run ids of one agent that are being executed, by the end of their lease."""
+        """Sorted set: `task_id/run_id` of one agent's runs that have a slot or wait for one (`lua/slots.lua`)."""
         return self._key("slots", agent)
 
     def closing(self) -> str:

@@ -141,6 +141,15 @@ class Queries:
         reply = await reader.xread({self.keys.events(task_id): after}, count=count, block=block_ms)
         return tuple(_event(entry_id, fields) for _, entries in reply or () for entry_id, fields in entries)
 
+    async def bell_of(self, task_id: str, run_id: str) -> Bell | None:
+        """The bell of a run, or `None` where there is no such task or run."""
+        run = await self.get_run(run_id)
+        try:
+            task = await self.peek(task_id)
+        except UnknownTask:
+            return None
+        return None if run is None else self.bell(task, run)
+
     def bell(self, task: Task, run: Run) -> Bell:
         """The bell of a run."""
         return bell_for(task.task_id, run.run_id, queue=run.queue, agent=task.agent, title=task.title, kind=run.kind)

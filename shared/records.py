@@ -118,6 +118,7 @@ class Task(Record):
     parent_id: str | None = None
     mode: str = "isolated"
     attempt: int = 0  #: of its current run
+    waits_for: str | None = None  #: while `pending`, what else than a worker it waits for: a `slot` of its agent
     created_at: Moment
     updated_at: Moment
     stopped_at: Moment | None = None  #: when the code of its last run really ended
@@ -163,13 +164,15 @@ class Task(Record):
     def from_hash(cls, fields: Hash, runs: tuple[Run, ...] | None = None, large: Hash | None = None) -> Self:
         """Build from the task's Redis hash and, where they were read, its runs and what may be large."""
         large = large or {}
+        status = Status(_text(fields, "status") or "")
         return cls(
             task_id=_text(fields, "task_id") or "",
             agent=_text(fields, "agent") or "",
             title=_text(fields, "title") or "",
-            status=Status(_text(fields, "status") or ""),
+            status=status,
             phase=Phase(phase) if (phase := _text(fields, "phase")) else None,
             home=_text(fields, "home") or "worker",
+            waits_for=_text(fields, "waits_for") if status is Status.PENDING else None,
             parent_id=_text(fields, "parent_id"),
             mode=_text(fields, "mode") or "isolated",
             attempt=_number(fields, "attempt"),

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
     from .statuses import State
 
-#: Scripts that move a task begin with the prelude; these two look at many at once and stand alone.
-ALONE = frozenset({"heartbeat", "sweep"})
+#: Scripts that move a task begin with the prelude; these look at many at once and stand alone.
+ALONE = frozenset({"heartbeat", "sweep", "admit"})
 #: These concern a task's parent and children too.
 FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire"})
+#: These deal out the slots of an agent.
+SLOTS = frozenset({"claim", "admit"})
 
 
 def _lua(name: str) -> str:
@@ -40,11 +42,9 @@ def _edges(sources: tuple[State, ...], targets: tuple[State, ...]) -> str:
 @cache
 def source(name: str) -> str:
     """The whole text of a script, as Redis gets it."""
-    return (
-        _lua(name)
-        if name in ALONE
-        else _tables() + _lua("prelude") + (_lua("family") if name in FAMILY else "") + _lua(name)
-    )
+    parts = [] if name in ALONE else [_tables(), _lua("prelude")]
+    parts += [_lua(part) for part, users in (("family", FAMILY), ("slots", SLOTS)) if name in users]
+    return "".join((*parts, _lua(name)))
 
 
 class Scripts:

@@ -107,16 +107,28 @@ class Store(Questions):
             raise _refusal(reply[1].decode(), submission, claim, *map(int, reply[2:]))
         return Submitted(task_id=reply[1].decode(), run_id=reply[2].decode(), created=reply[0] == b"created")
 
-    async def claim(self, facts: Facts, run_id: str, *, worker: str, lease_ms: int) -> Claimed | Cut | None:
+    async def claim(
+        self, facts: Facts, run_id: str, *, worker: str, lease_ms: int, slots: int = 0
+    ) -> Claimed | Cut | None:
         """Take a pending run for this process, or `None` where there is nothing to do: a doubled bell, a cancel.
 
-        The caller rings the bells of a `Cut`.
+        So it is where as many runs of its agent are at work as it has `slots` (0: no bound): then the run stays pending
+        and waits for one; see `admit`. The caller rings the bells of a `Cut`.
         """
         token = new_token()
         reply = await self._scripts(
             "claim",
             [*self._task_keys(facts, run_id), self.keys.inbox(facts.task_id), *self._ancestor_keys(facts)],
-            [facts.task_id, run_id, token, worker, lease_ms, json.dumps({"worker": worker})],
+            [
+                facts.task_id,
+                run_id,
+                token,
+                worker,
+                lease_ms,
+                json.dumps({"worker": worker}),
+                slots,
+                self._ring_again_ms,
+            ],
         )
         if reply[0] == b"cut":
             return await self._cut(facts)

@@ -70,7 +70,12 @@ class NotOurs:
     """There was nothing to do: a doubled or late bell, or a claim that was replaced."""
 
 
-Outcome: TypeAlias = Finished | Paused | Failed | TimedOut | GivenBack | Cancelled | NotOurs
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """No slot of its agent is free: the run is pending until its turn comes, and is rung for then."""
+
+
+Outcome: TypeAlias = Finished | Paused | Failed | TimedOut | GivenBack | Cancelled | NotOurs | Waits
 Settled: TypeAlias = Finished | Paused | Failed | TimedOut
 
 

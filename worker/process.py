@@ -20,7 +20,6 @@ from redis.exceptions import RedisError
 from ..shared import catalogue
 from ..shared.broker import BrokerUnreachable, ring, tell
 from ..shared.connections import connect
-from ..shared.errors import UnknownTask
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
@@ -113,9 +112,11 @@ class WorkerProcess:
             )
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
+            slots = {name: self._config.slots(name) for name in self._config.agents}
+            sweeper = Sweeper(settings, store, self._ring_off_loop, self._tell_off_loop, slots)
             beside = [
                 self._loop.create_task(listen(settings, store.keys, self._held)),
-                self._loop.create_task(Sweeper(settings, store, self._ring_off_loop, self._tell_off_loop).run()),
+                self._loop.create_task(sweeper.run()),
             ]
             try:
                 published = await asyncio.to_thread(self._load)
@@ -180,13 +181,7 @@ class WorkerProcess:
             ring(self._app, bell)
 
     async def _bell(self, task_id: str, run_id: str) -> Bell | None:
-        store = (await asyncio.shield(self._ready)).deps.store
-        run = await store.get_run(run_id)
-        try:
-            task = await store.peek(task_id)
-        except UnknownTask:
-            return None
-        return None if run is None else store.bell(task, run)
+        return await (await asyncio.shield(self._ready)).deps.store.bell_of(task_id, run_id)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -17,7 +17,7 @@ from ..shared.statuses import RunStatus
 from ..shared.transitions import Claimed, Settled
 from .activation import Activation
 from .control import Control
-from .outcomes import Cancelled, Failed, GivenBack, NotOurs, ending
+from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Waits, ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,13 +48,21 @@ class Runner:
             return NotOurs()
         control = Control(run_id, asyncio.get_running_loop())
         with deps.held.holding(control):
-            claimed = await store.claim(facts, run_id, worker=deps.worker_id, lease_ms=deps.settings.lease_ms)
+            claimed = await store.claim(
+                facts,
+                run_id,
+                worker=deps.worker_id,
+                lease_ms=deps.settings.lease_ms,
+                slots=deps.config.slots(facts.agent),
+            )
             if not isinstance(claimed, Claimed):
+                await self._admit(facts.agent)  # a slot was kept for one that was cancelled
                 return await self._not_held(run_id, claimed)
             control.held(claimed.claim, facts.agent)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
                 activation = Activation(deps, claimed, control)
                 outcome = await self._settle(facts, claimed.claim, await activation.ended())
+                await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
                 if isinstance(outcome, Cancelled):
                     # Whoever cancelled it may have been this run itself, and ended in the middle of its walk.
@@ -64,15 +72,25 @@ class Runner:
                 await activation.code_ended()
                 if isinstance(outcome, Cancelled):
                     await store.stopped(facts, claimed.claim, activation.usage)
+                    await self._admit(facts.agent)
         return outcome
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
-        """Why there is nothing to do: the run was cancelled, or someone else has it or had it."""
+        """Why there is nothing to do: the run was cancelled, waits for a slot, or someone else has it or had it."""
         if cut is not None:
             await self._ring(cut.bells)
             return Cancelled()
         run = await self.deps.store.get_run(run_id)
+        if run is not None and run.status is RunStatus.PENDING:
+            return Waits()
         return Cancelled() if run is not None and run.status is RunStatus.CANCELLED else NotOurs()
+
+    async def _admit(self, agent: str) -> None:
+        """Ring for the runs whose turn it is, where a slot of this agent is free now."""
+        slots = self.deps.config.slots(agent)
+        if slots:
+            with suppress(RedisError):  # else a sweeper looks
+                await self._ring(await self.deps.store.admit({agent: slots}, lease_ms=self.deps.settings.lease_ms))
 
     async def _settle(self, facts: Facts, claim: Claim, ended: Ended) -> Outcome:
         """Write the outcome into the record, however long Redis is away; where it was refused, the answer says why."""
@@ -96,7 +114,7 @@ class Runner:
         match outcome:
             case Cancelled():
                 return outcome
-            case NotOurs():
+            case NotOurs() | Waits():
                 kept = False
             case GivenBack():
                 kept = await store.give_back(facts, claim, ended.usage, ended.events)

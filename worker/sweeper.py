@@ -20,7 +20,7 @@ from ..shared.statuses import EndedAs, RunStatus, Status
 from ..shared.transitions import Ending, Facts, Settled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from ..shared.bells import Bell
     from ..shared.records import Run, Task
@@ -37,7 +37,10 @@ async def _nobody(_event: str, _run_id: str, _error: str) -> None:
 
 
 class Sweeper:
-    """Sweeps in a process's loop; `ring` sends a bell and `tell` an event to monitors, both off the loop."""
+    """Sweeps in a process's loop; `ring` sends a bell and `tell` an event to monitors, both off the loop.
+
+    `slots` says, by agents' names, how many runs may be at work at once (0: no bound).
+    """
 
     def __init__(
         self,
@@ -45,8 +48,10 @@ class Sweeper:
         store: Store,
         ring: Callable[[Bell], Awaitable[None]],
         tell: Callable[[str, str, str], Awaitable[None]] = _nobody,
+        slots: Mapping[str, int] | None = None,
     ) -> None:
         self._settings, self._store, self._send, self._tell = settings, store, ring, tell
+        self._slots = slots or {}
         self._broker_away = False  #: since this sweep found it so
         self._complained = False  #: of a broker that is away
 
@@ -83,6 +88,8 @@ class Sweeper:
                 done += await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
         for task_id in unclosed:
             done += await self._guarded(keys.closing(), task_id, self._close_below(task_id))
+        for bell in await store.admit(self._slots, lease_ms=lease_ms):
+            await self._ring(bell)
         return done > 0 and max(len(due.lost), len(due.overdue), len(due.unanswered), len(unclosed)) >= SWEEP_PAGE
 
     async def _guarded(self, index: str, member: str, work: Coroutine[Any, Any, bool]) -> bool:

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from ..shared.broker import BROKER_ERRORS, TASK_NAMES, BrokerUnreachable
 from ..shared.statuses import RunKind
-from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
+from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,8 @@ def _tell(task: Task, run_id: str, outcome: Outcome) -> None:
             return
         case GivenBack():
             raise Retry(message="given back")
+        case Waits():
+            raise Retry(message="waits for a slot")
         case Failed(kind):
             raise AgentFailed(kind)
         case TimedOut():

@@ -83,6 +83,8 @@ def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             ", ".join(f"{one['name']} (broken)" if one["broken"] else one["name"] for one in facts["agents"]),
         )
     yield "tasks", ", ".join(f"{count} {status}" for status, count in tasks["by_status"].items() if count) or "none"
+    for agent, count in tasks["wait_for_slots"].items():
+        yield "slots", f"{_count(count, 'task')} of {agent} until another one's run has ended"
     if oldest := tasks["oldest_pending"]:
         yield "oldest", f"{oldest['task_id']} is pending since {oldest['seconds']} s"
 

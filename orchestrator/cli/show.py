@@ -113,6 +113,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "agent": task.agent,
         "title": task.title if task.title != task.agent else "",
         "status": f"{task.status}/{task.phase}" if task.phase else task.status.value,
+        "waits": f"for a {task.waits_for}: its agent has as many runs at work as it may" if task.waits_for else "",
         "attempt": f"{task.attempt}" if task.attempt else "",
         "parent": task.parent_id or "",
         "created": clock(task.created_at),

@@ -73,7 +73,8 @@ async def _page(status: list[Status], agent: str | None, parent: str | None, lim
 
 
 def _status(task: Task) -> str:
-    return f"{task.status}/{task.phase}" if task.phase else task.status.value
+    waits = f" ({task.waits_for})" if task.waits_for else ""
+    return f"{task.status}/{task.phase}{waits}" if task.phase else task.status.value
 
 
 def _print_table(page: Page) -> None:

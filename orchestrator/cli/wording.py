@@ -80,6 +80,7 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "task.cancelled": ("cancelled", lambda _: ""),
     "task.settled": ("settled", lambda data: data.get("error_type") or ""),
     "run.claimed": ("running", lambda data: f"on {data.get('worker')}"),
+    "run.waits": ("pending", lambda data: f"for a {data.get('for')}: its agent has as many runs at work as it may"),
     "run.given_back": ("pending", lambda _: "its worker shuts down; it goes on from its last step"),
     "run.lost": ("pending", lambda _: "its worker was lost; it goes on from its last step"),
     events.STEP: ("step", lambda data: str(data.get("node", ""))),

@@ -1,10 +1,11 @@
 -- Move a pending run to running and hand its facts to the worker. The first claim fixes the run's range of
--- notifications. The same token again gets the same answer, so a repeated call is safe.
+-- notifications. The same token again gets the same answer, so a repeated call is safe. Where no slot is free, or others
+-- wait for those that are, the run stays pending and waits for one.
 -- KEYS  18 the task's inbox  19 … ancestors, root first  last: the tree's snapshots
--- ARGV  task_id  run_id  token  worker  lease_ms  event data
+-- ARGV  task_id  run_id  token  worker  lease_ms  event data  how many slots its agent has (0 = no bound)  ring_again_ms
 -- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable,
 --          items of the snapshot that the run begins with},
---         {'dropped', status of the run}, or {'cut'} where an ancestor was cancelled with its children
+--         {'dropped', status of the run}, {'waits'} for a slot, or {'cut'} where an ancestor was cancelled with its children
 local task_id, run_id, token = ARGV[1], ARGV[2], ARGV[3]
 local lease_until = NOW + tonumber(ARGV[5])
 
@@ -26,14 +27,31 @@ local function facts()
     snapshot()}
 end
 
-local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to')
+-- Whether the run may have a slot now. If not, it waits in its place.
+local function has_turn(it, created, slots)
+  if slots == 0 then return true end
+  local score = tonumber(redis.call('ZSCORE', SLOTS, it))
+  if score and score > NOW then return true end
+  if not score or score >= 0 then redis.call('ZADD', SLOTS, created - BELOW_ZERO, it) end
+  if redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES, NOW) then return true end
+  if redis.call('HGET', TASK, 'waits_for') ~= 'slot' then
+    redis.call('HSET', TASK, 'waits_for', 'slot')
+    emit(EVENTS, 'run.waits', run_id, '{"for":"slot"}')
+  end
+  -- Whoever frees a slot rings, and each sweep looks; but should nobody know any more that this agent has slots …
+  redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[8]) * 2 ^ 6, it)
+  return false
+end
+
+local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to', 'created_ms')
 if redis.call('HGET', TASK, 'run_id') ~= run_id or not run[1] then return {'dropped', run[1] or ''} end
 if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end
 if is_cut(TASK, 19) then return {'cut'} end
+if not has_turn(member(task_id, run_id), tonumber(run[4]), tonumber(ARGV[7])) then return {'waits'} end
 move(TASK, 'claim', 'running', 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
-redis.call('HSET', TASK, 'token', token)
+redis.call('HSET', TASK, 'token', token, 'waits_for', '')
 redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4],
   'claimed_ms', int(NOW), 'lease_until_ms', int(lease_until))
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
@@ -44,6 +62,6 @@ if not run[3] then
 end
 redis.call('ZREM', RING_AT, member(task_id, run_id))
 redis.call('ZADD', LEASES, lease_until, member(task_id, run_id))
-redis.call('ZADD', SLOTS, lease_until, run_id)
+redis.call('ZADD', SLOTS, lease_until, member(task_id, run_id))
 emit(EVENTS, 'run.claimed', run_id, ARGV[6])
 return facts()

@@ -1,6 +1,6 @@
--- Renew the claims of one worker process, and note what their tasks used by now, lest it die with the worker. A claim that was replaced is not renewed; its slot is, since its code may
--- still be at work until the worker says that it stopped. So is the lease of a cancelled run: when that runs out, its
--- worker is gone.
+-- Renew the claims of one worker process, and note what their tasks used by now, lest it die with the worker. A claim
+-- that was replaced is not renewed. The lease and the slot of a cancelled run are, since its code may still be at work
+-- until the worker says that it stopped; when they run out, that worker is gone.
 -- KEYS  1 leases, then for each claim: task, run, slots
 -- ARGV  lease_ms, then for each claim: task_id, run_id, epoch, token, usage of the task ('' = leave)
 -- Returns for each claim 1, or 0 where it was replaced
@@ -12,18 +12,17 @@ for i = 1, (#KEYS - 1) / 3 do
   local task, run, slots = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
   local task_id, run_id, epoch, token, usage = unpack(ARGV, 5 * i - 3, 5 * i + 1)
   local current = redis.call('HMGET', task, 'run_id', 'epoch', 'token')
-  redis.call('ZADD', slots, 'XX', lease_until, run_id)
   if current[1] == run_id and current[2] == epoch and current[3] == token then
     redis.call('HSET', run, 'lease_until_ms', lease_until)
     if usage ~= '' then redis.call('HSET', task, 'usage', usage) end
-    redis.call('ZADD', KEYS[1], 'XX', lease_until, task_id .. '/' .. run_id)
     held[i] = 1
   else
-    local ended = redis.call('HMGET', run, 'status', 'token')
-    if ended[1] == 'cancelled' and ended[2] == token then
-      redis.call('ZADD', KEYS[1], 'XX', lease_until, task_id .. '/' .. run_id)
-    end
     held[i] = 0
+  end
+  local ended = held[i] == 0 and redis.call('HMGET', run, 'status', 'token')
+  if not ended or (ended[1] == 'cancelled' and ended[2] == token) then
+    redis.call('ZADD', KEYS[1], 'XX', lease_until, task_id .. '/' .. run_id)
+    redis.call('ZADD', slots, 'XX', lease_until, task_id .. '/' .. run_id)
   end
 end
 return held

@@ -42,10 +42,9 @@ local function move(task, name, status, phase)
   redis.call('HSET', task, 'status', status, 'phase', phase, 'updated_ms', int(NOW))
 end
 
--- Take a run off the clockwork: nobody holds it, nobody rings it.
+-- Take a run off the clockwork: nobody holds it, nobody rings it, and it neither has a slot nor waits for one.
 local function unhold(task_id, run_id)
-  redis.call('ZREM', LEASES, member(task_id, run_id))
-  redis.call('ZREM', RING_AT, member(task_id, run_id))
+  for _, clockwork in ipairs({LEASES, RING_AT, SLOTS}) do redis.call('ZREM', clockwork, member(task_id, run_id)) end
 end
 
 -- Add the time since the run was claimed to the task's working time; of a lost run, until its lease ran out.

@@ -18,8 +18,7 @@ if ARGV[8] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[8]) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')
 redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'lease_until_ms', '0', 'rings', '0')
-redis.call('ZREM', LEASES, member(task_id, run_id))
-redis.call('ZREM', SLOTS, run_id)
+unhold(task_id, run_id)
 redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))
 for i = 9, #ARGV, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 emit(EVENTS, how == 'lost' and 'run.lost' or 'run.given_back', run_id, '{}')

@@ -35,7 +35,6 @@ if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else re
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
 use_up_input()
 unhold(task_id, run_id)
-redis.call('ZREM', SLOTS, run_id)
 for i = 20, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 emit(EVENTS, rests and 'task.resting' or ARGV[#ARGV - 1], run_id, rests and '{}' or ARGV[#ARGV])
 

@@ -8,7 +8,6 @@ if run[1] ~= 'cancelled' or run[2] ~= ARGV[3] or run[3] ~= ARGV[4] then return {
 local lease_until = tonumber(redis.call('ZSCORE', LEASES, member(task_id, run_id)) or '0')
 if ARGV[5] == '1' and lease_until > NOW then return {'refused'} end
 unhold(task_id, run_id)
-redis.call('ZREM', SLOTS, run_id)
 local first = redis.call('HSETNX', RUN, 'stopped_ms', int(NOW)) == 1
 if redis.call('LINDEX', RUNS, -1) == run_id then
   if first then redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end

@@ -44,11 +44,11 @@ BROKEN = {
         "if has_news(TASK) and at_rest(TASK) then",
         "if false then",
     ),
-    "a settle keeps its slot": ("settle", "redis.call('ZREM', SLOTS, run_id)", ""),
+    "a settle keeps its slot": ("settle", "{LEASES, RING_AT, SLOTS}", "{LEASES, RING_AT}"),
     "a settle keeps its lease": (
         "settle",
-        "unhold(task_id, run_id)\nredis.call('ZREM', SLOTS",
-        "redis.call('ZREM', SLOTS",
+        "{LEASES, RING_AT, SLOTS}",
+        "{RING_AT, SLOTS}",
     ),
     "a task that waits counts as ended": ("settle", "if not rests and phase == '' then", "if not rests then"),
     "nobody hears of a question": (
@@ -150,7 +150,7 @@ BROKEN = {
     "a cancel frees the slot of code that is still at work": (
         "cancel",
         "if not running then unhold(task_id, run_id) end",
-        "redis.call('ZREM', SLOTS, run_id)",
+        "redis.call('ZREM', SLOTS, member(task_id, run_id))",
     ),
     "a cancel frees the lease of code that is still at work": (
         "cancel",
@@ -178,7 +178,7 @@ BROKEN = {
         "if not due or tonumber(due) > NOW then return {'refused'} end",
         "",
     ),
-    "code that stopped keeps its slot": ("stopped", "redis.call('ZREM', SLOTS, run_id)", ""),
+    "code that stopped keeps its slot": ("stopped", "{LEASES, RING_AT, SLOTS}", "{LEASES, RING_AT}"),
     "a cancelled run is freed though its worker is heard of": (
         "stopped",
         "if ARGV[5] == '1' and lease_until > NOW then return {'refused'} end",

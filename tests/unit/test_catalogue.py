@@ -44,6 +44,11 @@ def test_our_section_sets_defaults(write):
     assert config.queues() == ["slow"]
 
 
+def test_the_slots_of_an_agent_are_its_concurrency(write):
+    config = Config.load(write({"graphs": {"a": "a:a", "b": "b:b"}, "outrider": {"agents": {"a": {"concurrency": 2}}}}))
+    assert [config.slots(name) for name in ("a", "b", "gone")] == [2, 0, 0]
+
+
 def test_env_comes_from_a_file_and_the_process_wins(write, tmp_path, monkeypatch):
     (tmp_path / ".env").write_text("OUTRIDER_TEST_A=file\nOUTRIDER_TEST_B=file\n")
     monkeypatch.setenv("OUTRIDER_TEST_A", "process")
@@ -81,6 +86,10 @@ def of_agent(**section):
         (of_agent(limits={"max_turns": True}), "max_turns = True"),
         (of_agent(limits={"max_turn": 1}), "unknown key 'max_turn'"),
         (of_agent(limits=[]), '"limits" = []'),
+        (of_agent(concurrency=0), '"concurrency" = 0: must be a whole number above zero'),
+        (of_agent(concurrency=True), '"concurrency" = True'),
+        (of_agent(concurrency=1.5), '"concurrency" = 1.5'),
+        (of_agent(concurrency="2"), "\"concurrency\" = '2'"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(write, content, said):

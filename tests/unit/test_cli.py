@@ -20,7 +20,7 @@ from outrider.shared.errors import BadInput
 from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts
+from outrider.shared.transitions import Ending, Facts, Submission
 
 VERBS = ("submit", "list", "show", "follow", "cancel", "worker", "demo")
 
@@ -102,6 +102,22 @@ def ends(status=Status.SUCCESS, *, result=None, error="", events=(), question=No
         assert await store.settle(facts, claimed.claim, ending)
 
     return work
+
+
+async def waits_for_a_slot(store, bell):
+    """What a worker does with a run whose agent has no slot free."""
+    facts = Facts(bell.task_id, "agent")
+    await store.submit(Submission(task_id="t", run_id="t-1", agent="agent", title="x", queue="subagents", input={}))
+    assert await store.claim(Facts("t", "agent"), "t-1", worker="w1", lease_ms=30_000)
+    assert not await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000, slots=1)
+
+
+def test_one_that_waits_for_a_slot_is_told_so(outrider, world):
+    world.at_the_bell = waits_for_a_slot
+    task_id = outrider("submit", "agent", "text").out.strip()
+    assert outrider("show", task_id, "--json").json["waits_for"] == "slot"
+    assert "waits\tfor a slot" in outrider("show", task_id).out
+    assert f"{task_id}\tpending/queued (slot)\tagent" in outrider("list").out
 
 
 def test_every_verb_has_help_with_examples(outrider):

@@ -126,6 +126,15 @@ async def test_no_tasks_are_no_findings(shelf):
     assert (await read_tasks(shelf.store)).facts()["oldest_pending"] is None
 
 
+async def test_tasks_that_wait_for_a_slot_are_counted_and_are_no_finding(shelf):
+    await shelf.claim("works")
+    facts = await shelf.submit("waits")
+    assert not await shelf.store.claim(facts, "waits-1", worker="w", lease_ms=30_000, slots=1)
+    await shelf.store.redis.hset(shelf.store.keys.run("waits-1"), "rings", 1)
+    assert (await read_tasks(shelf.store)).facts()["wait_for_slots"] == {"a": 1}
+    assert await shelf.findings() == []
+
+
 async def test_bells_that_nobody_answers_are_found_for_each_queue(shelf):
     redis, keys = shelf.store.redis, shelf.store.keys
     for number in range(5):

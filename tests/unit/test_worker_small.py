@@ -1,32 +1,26 @@
 """The small parts of a worker: outcomes, control, jobs in threads, logs, upstream's faults."""
 
 import asyncio
-import contextlib
 import io
 import json
 import logging
 import math
 import threading
 from decimal import Decimal
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import structlog
 
-from outrider.shared.catalogue import Config
-from outrider.shared.errors import BadInput, UnknownTask
+from outrider.shared.errors import BadInput
 from outrider.shared.events import EVENTS
 from outrider.shared.limits import Usage
 from outrider.shared.log import set_up_logging
 from outrider.shared.progress import progress
-from outrider.shared.records import Run
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.worker.control import Control, Held, Stop
 from outrider.worker.executor import JobExecutor, Jobs, current_jobs
 from outrider.worker.outcomes import Failed, Finished, Paused, TimedOut, ending
-from outrider.worker.process import WorkerProcess
 from outrider.worker.progress import custom
 
 
@@ -134,20 +128,6 @@ def test_every_event_has_its_meaning():
 def test_a_large_custom_event_is_cut():
     assert custom({"a": {1}}) == {"data": {"a": [1]}}
     assert custom("x" * 100_000)["data"].endswith("characters in all)")
-
-
-def test_a_run_whose_task_is_gone_has_no_bell():
-    class Gone:
-        async def get_run(self, run_id):
-            return Run(run_id=run_id, task_id="t", queue="q", created_at=1)
-
-        async def peek(self, task_id):
-            raise UnknownTask(task_id)
-
-    process = WorkerProcess(Settings(), Config(Path("langgraph.json"), {}, {}), None, 1, "node")
-    process._ready.set_result(SimpleNamespace(deps=SimpleNamespace(store=Gone())))
-    with contextlib.closing(process._loop) as loop:
-        assert loop.run_until_complete(process._bell("t", "r")) is None
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------

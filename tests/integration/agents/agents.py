@@ -302,6 +302,20 @@ async def _sleeps(state):
 
 sleeper = _chain(("sleeps", _sleeps)).compile()
 
+
+async def _tells_who_is_there(state):
+    """Note in one log, for all workers, who is at work."""
+    run = running.get()
+    log, who = f"{run.store.keys.namespace}:test:log", f"{os.getpid()} {run.claim.task_id}"
+    await run.store.redis.rpush(log, f"enters {who}")
+    await run.store.redis.rpush(f"{log}:entered", who)
+    await gate("bounded")
+    await run.store.redis.rpush(log, f"leaves {who}")
+    return {"done": ["bounded"]}
+
+
+bounded = _chain(("bounded", _tells_who_is_there)).compile()
+
 CLIENTS = []
 
 
