@@ -24,8 +24,9 @@ def bell_for(task_id: str, run_id: str, *, queue: str, agent: str, title: str, k
 
 def bells_of(*replies: list[bytes]) -> tuple[Bell, ...]:
     """The bells to ring now, of what scripts say about the runs that they started; an empty reply has none."""
-    return tuple(_bell_of(*(part.decode() for part in reply)) for reply in replies if reply)
+    return tuple(_bell_of(reply) for reply in replies if reply)
 
 
-def _bell_of(task_id: str, run_id: str, queue: str, agent: str, title: str) -> Bell:
-    return bell_for(task_id, run_id, queue=queue, agent=agent, title=title)
+def _bell_of(reply: list[bytes]) -> Bell:
+    task_id, run_id, queue, agent, title, kind = (part.decode() for part in reply)
+    return bell_for(task_id, run_id, queue=queue, agent=agent, title=title, kind=RunKind(kind))

@@ -113,6 +113,11 @@ class Grade(Record):
         """The criteria that are not met."""
         return tuple(criterion for criterion in self.criteria if not criterion.passed)
 
+    def noted(self) -> dict[str, Any]:
+        """What a parent is told of it: the result, why, and the open gaps."""
+        gaps = [] if self.result is GradeResult.SATISFIED else [f"{one.name}: {one.gap}" for one in self.open_gaps]
+        return {"result": self.result.value, "explanation": self.explanation, "gaps": gaps}
+
 
 def recorded(criteria: Iterable[Passed | Missed], by: Literal["checks", "model"]) -> tuple[GradedCriterion, ...]:
     """Criteria of a verdict as they are recorded: cleaned and bounded."""
@@ -157,8 +162,3 @@ def shortfall(verdict: Verdict, wanted: Sequence[str]) -> str | None:
 
 def _alike(name: str) -> str:
     return " ".join(name.split()).casefold().rstrip(".")
-
-
-def as_grade(value: Any) -> Grade | None:
-    """The grade of a record's JSON, where it has one."""
-    return Grade.model_validate(value) if value else None

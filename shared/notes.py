@@ -9,6 +9,7 @@ from .statuses import Status
 from .text import clean
 
 if TYPE_CHECKING:
+    from .grades import Grade
     from .transitions import Facts
 
 #: Characters of a notification at most: 20,000 tokens of 4 characters, as deepagents bounds what a model reads.
@@ -19,7 +20,9 @@ TOLD_WHOLE = frozenset({Status.SUCCESS, Status.WAITING})
 CURSOR = "outrider_cursor"
 
 
-def note_of(facts: Facts, run_id: str, status: Status, result: str | None, error_type: str) -> str:
+def note_of(
+    facts: Facts, run_id: str, status: Status, result: str | None, error_type: str, *, grade: Grade | None = None
+) -> str:
     """What is kept in the parent's inbox of an ending, or of questions, as JSON.
 
     `result` is the JSON text of the task's result, or of what it asks. A long one is cut, and its whole length kept.
@@ -37,5 +40,6 @@ def note_of(facts: Facts, run_id: str, status: Status, result: str | None, error
             "result": clean(text[:NOTE_LIMIT]),
             "result_length": len(text),
             "error_type": error_type or None,
+            "grade": grade.noted() if grade else None,
         }
     )

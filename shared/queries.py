@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 from .transitions import Facts
 
 CHUNK = 200  #: index members that are read at once
-LARGE = (b"result", b"interrupts")  #: what `get` reads beside the record
+LARGE = (b"result", b"interrupts", b"rubric")  #: what `get` reads beside the record
 
 
 class Queries:

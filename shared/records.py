@@ -12,8 +12,10 @@ from typing import Any, Self, TypeAlias
 
 from pydantic import Field
 
+from .grades import Grade, GradeResult  # noqa: TC001 pydantic reads them
 from .limits import Limits, Usage
 from .record import Moment, Record
+from .rubric import Rubric  # noqa: TC001 pydantic reads it
 from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
 
 Hash: TypeAlias = Mapping[bytes, bytes]
@@ -76,6 +78,8 @@ class Run(Record):
     started_at: Moment | None = None
     ended_at: Moment | None = None
     error: Fault | None = None
+    grade: Grade | None = None  #: of a grade run: what it came to
+    of_run: str | None = Field(default=None, exclude=True)  #: of a grade run: the agent's run that it grades
     epoch: int = Field(default=0, exclude=True)  #: of its last claim
     token: str | None = Field(default=None, exclude=True)  #: of its last claim
     lease_until_ms: int = Field(default=0, exclude=True)  #: Unix ms on the Redis clock; 0 = nobody holds it
@@ -98,6 +102,8 @@ class Run(Record):
             started_at=_moment(fields, "started_ms"),
             ended_at=_moment(fields, "ended_ms"),
             error=_fault(fields),
+            grade=_loaded(fields, "grade"),
+            of_run=_text(fields, "of_run"),
             epoch=_number(fields, "epoch"),
             token=_text(fields, "token"),
             lease_until_ms=_number(fields, "lease_until_ms"),
@@ -126,7 +132,8 @@ class Task(Record):
     error: Fault | None = None
     #: what it asks and nobody answered yet; empty where it was not read (lists)
     interrupts: tuple[Interrupt, ...] = ()
-    grade: dict[str, Any] | None = None
+    rubric: Rubric | None = None  #: `None` too where it was not read (lists)
+    grade: Grade | None = None  #: the last one since it was submitted or updated
     limits: Limits = Limits()
     usage: Usage = Usage()
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -183,6 +190,7 @@ class Task(Record):
             error=_fault(fields),
             interrupts=_asked(_loaded(large, "interrupts", ()), fields),
             answer_until=_moment(fields, "answer_until_ms"),
+            rubric=_loaded(large, "rubric"),
             grade=_loaded(fields, "grade"),
             limits=_loaded(fields, "limits", {}),
             usage=_loaded(fields, "usage", {}),
@@ -200,6 +208,14 @@ class Task(Record):
         )
 
 
+class NotedGrade(Record):
+    """What a parent is told of a grade."""
+
+    result: GradeResult
+    explanation: str
+    gaps: tuple[str, ...]  #: criteria that are not met, each with what is missing
+
+
 class Notification(Record):
     """What a parent is told of the end of a child's run, or of what it asks."""
 
@@ -213,6 +229,7 @@ class Notification(Record):
     result: str = ""  #: the beginning of it; of a `waiting` child the beginning of what it asks, as JSON
     result_length: int = 0  #: characters of the whole
     error_type: str | None = None
+    grade: NotedGrade | None = None  #: of a task that was graded
     open_children: int = 0  #: of the parent, when this arrived
 
     @classmethod

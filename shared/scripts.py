@@ -31,7 +31,10 @@ def _state(status: Status, phase: str | None) -> str:
 
 def _tables() -> str:
     names = ",".join(f'"{status}"' for status in Status)
-    moves = ",".join(f'["{name}"]={{{_edges(sources, targets)}}}' for name, sources, targets in MOVES)
+    edges: dict[str, list[str]] = {}
+    for name, sources, targets in MOVES:
+        edges.setdefault(name, []).append(_edges(sources, targets))
+    moves = ",".join(f'["{name}"]={{{",".join(parts)}}}' for name, parts in edges.items())
     return f"local STATUSES = {{{names}}}\nlocal MOVES = {{{moves}}}\n"
 
 

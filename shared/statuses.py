@@ -88,11 +88,15 @@ OPEN: tuple[State, ...] = (IDLE, QUEUED, WORKING, RESTING, GRADING, ASKING)
 #: Every move a task can make: its name, from where, to where. Nothing else ever happens to a task.
 MOVES: tuple[tuple[str, tuple[State, ...], tuple[State, ...]], ...] = (
     ("claim", (QUEUED,), (WORKING,)),
-    ("finish", (WORKING, GRADING), ((Status.SUCCESS, None), (Status.ERROR, None), (Status.TIMEOUT, None))),
+    ("claim", (GRADING,), (GRADING,)),
+    ("finish", (WORKING,), ((Status.SUCCESS, None), (Status.ERROR, None), (Status.TIMEOUT, None))),
+    ("finish", (GRADING,), ((Status.SUCCESS, None),)),
     ("pause", (WORKING,), (ASKING,)),
-    ("rest", (WORKING,), (RESTING,)),
+    ("rest", (WORKING, GRADING), (RESTING,)),
     ("grade", (WORKING,), (GRADING,)),
-    ("give back", (WORKING, GRADING), (QUEUED,)),
+    ("revise", (GRADING,), (QUEUED,)),
+    ("give back", (WORKING,), (QUEUED,)),
+    ("give back", (GRADING,), (GRADING,)),
     ("answer", (ASKING,), (QUEUED,)),
     ("expire", (ASKING,), ((Status.TIMEOUT, None),)),
     ("cancel", OPEN, ((Status.CANCELLED, None),)),

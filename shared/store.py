@@ -58,6 +58,7 @@ class Store(Questions):
             "metadata": json.dumps(submission.metadata) if submission.metadata else "",
             "queue": submission.own_queue or "",
             "wake_queue": submission.wake_queue,
+            "grade_queue": submission.grade_queue or "",
             "parent_id": submission.parent_id or "",
             "ancestors": " ".join(submission.ancestors),
             "notify_parent": "1" if submission.notify_parent else "0",
@@ -94,6 +95,7 @@ class Store(Questions):
                 *((claim.run_id, claim.epoch, claim.token) if claim else ("", "", "")),
                 json.dumps(submission.context) if submission.context is not None else "",
                 json.dumps(submission.configurable) if submission.configurable else "",
+                submission.rubric.model_dump_json() if submission.rubric else "",
                 len(task_fields) * 2,
                 *_flat(task_fields),
                 len(run_fields) * 2,
@@ -158,7 +160,8 @@ class Store(Questions):
         note = ""
         if facts.parent_id and (ending.task_status.terminal or ending.task_phase is Phase.ASKING):
             told = asks if ending.task_phase else ending.result
-            note = note_of(facts, claim.run_id, ending.task_status, told, ending.error_type)
+            run_id = ending.grade.graded_run_id if ending.grade else claim.run_id
+            note = note_of(facts, run_id, ending.task_status, told, ending.error_type, grade=ending.grade)
         reply = await self._scripts(
             "settle",
             [
@@ -187,6 +190,8 @@ class Store(Questions):
                 family.next_run,
                 family.wake_run,
                 self._ring_again_ms,
+                ending.grade.model_dump_json() if ending.grade else "",
+                json.dumps({"feedback": ending.feedback}) if ending.feedback else "",
                 *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
                 "task.settled" if ending.task_phase is None else "task.waiting",
                 json.dumps({"status": ending.task_status.value, "error_type": ending.error_type or None}),
@@ -244,7 +249,7 @@ class Store(Questions):
         facts = Facts.of(task)
         while True:
             family = Family(self.keys, facts)
-            last_run = task.run_id or await self._last_run(task.task_id)
+            last_run = await self._last_run(task)
             reply = await self._scripts(
                 "cancel",
                 [
@@ -276,9 +281,13 @@ class Store(Questions):
                     raise UnknownTask(task.task_id)
             task = await self.peek(task.task_id)  # another run is active by now
 
-    async def _last_run(self, task_id: str) -> str:
-        run_id = await self.redis.lindex(self.keys.runs(task_id), -1)
-        return run_id.decode() if run_id else ""
+    async def _last_run(self, task: Task) -> str:
+        """The agent's run by which the end of a task is told: not the one that graded it."""
+        if task.run_id and task.phase is not Phase.GRADING:
+            return task.run_id
+        last = task.run_id or (await self.redis.lindex(self.keys.runs(task.task_id), -1) or b"").decode()
+        graded = await self.redis.hget(self.keys.run(last), "of_run")
+        return graded.decode() if graded else last
 
     async def take(self, claim: Claim, agent: str, after: int) -> tuple[Notification, ...] | None:
         """What a running parent's state, whose cursor is `after`, was not told yet; it counts as given from here on.

@@ -11,12 +11,14 @@ from pydantic import Field
 
 from .limits import Limits, Usage
 from .record import Record
+from .rubric import Rubric  # noqa: TC001 pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .bells import Bell
     from .context import Claim
+    from .grades import Grade
     from .records import Interrupt, Notification, Run, Task
     from .statuses import EndedAs, Phase, RunStatus, Status
 
@@ -62,11 +64,15 @@ class Submission(Record):
     ancestors: tuple[str, ...] = ()  #: root first, parent last
     notify_parent: bool = True
     answer_within_ms: int | None = None  #: how long a question of the task waits for its answer
+    rubric: Rubric | None = None
+    grade_queue: str | None = None  #: where the runs go that grade this task; `None`: its work is not graded
     idempotency_key: str | None = None
 
     def payload_hash(self) -> str:
         """Hash of what was asked for, without the ids that were made for it."""
-        asked = self.model_dump(mode="json", exclude={"task_id", "run_id", "idempotency_key", "wake_queue"})
+        asked = self.model_dump(
+            mode="json", exclude={"task_id", "run_id", "idempotency_key", "wake_queue", "grade_queue"}
+        )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -105,6 +111,8 @@ class Ending:
     error_type: str = ""
     error_message: str = ""
     usage: Usage | None = None  #: of the whole task
+    grade: Grade | None = None  #: of a grade run
+    feedback: str = ""  #: what the agent is told that is to revise its work
     events: Sequence[tuple[str, dict[str, Any]]] = field(default=())  #: that were not written yet
 
 

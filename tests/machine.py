@@ -159,7 +159,8 @@ class Machine(Ground):
     @step("stale", often=2)
     def write_late(self) -> None:
         """A worker does not find that its claim was replaced; nothing that it writes is taken."""
-        hand, how = self.pick(self.stale), self.draw(endings)
+        hand = self.pick(self.stale)
+        how = self.how(hand.run, self.draw(endings))
         facts, claim = self.facts(hand.task), replace(hand.claim)
         answer = Settled() if self.repeats(hand.run, claim.token, how) else None
         with self.unchanged():

@@ -92,7 +92,8 @@ class Checks:
         held = {f"{task.name}/{run.run_id}" for task, run in runs if run.slot}
         assert self._members(self.keys.ring_at(), seen) == pending, "nobody would ring it again"
         assert self._members(self.keys.leases(), seen) == held, "nobody would miss it"
-        assert self._members(self.keys.slots(self.agent), seen) == held
+        slots = {f"{task.name}/{run.run_id}" for task, run in runs if run.slot and not run.grades}
+        assert self._members(self.keys.slots(self.agent), seen) == slots
 
     def _inbox(self, task: Task, seen: Snapshot) -> None:
         entries = seen.get(self.keys.inbox(task.name), [])

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from machine_checks import Checks, snapshot
-from machine_model import ENDINGS, QUESTIONS, Model, Note, Run, Task
+from machine_model import ENDINGS, QUESTIONS, VERDICTS, Model, Note, Run, Task
 from outrider.shared.context import Claim
 from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, ParentClosed, SeveralQuestions
+from outrider.shared.grades import Grade
 from outrider.shared.records import Interrupt
-from outrider.shared.statuses import EndedAs, RunStatus, Status
+from outrider.shared.records import Run as RunRecord
+from outrider.shared.statuses import EndedAs, RunKind, RunStatus
 from outrider.shared.store import Store
 from outrider.shared.transitions import Claimed, Ending, Facts, Settled, Submission
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from outrider.shared.bells import Bell
     from outrider.shared.records import Notification
-    from outrider.shared.records import Run as RunRecord
     from outrider.shared.records import Task as TaskRecord
     from outrider.shared.scripts import Scripts
 
@@ -65,10 +66,17 @@ class View:
     due: str  #: `lost`, `overdue`, `unanswered`, or `given up` where no attempt was left
 
 
-def ending(name: str) -> Ending:
+def ending(name: str, of_run: str = "") -> Ending:
     run_status, (status, phase) = ENDINGS[name]
     asks = tuple(Interrupt(id=question, value="?") for question in QUESTIONS) if name == "waiting" else ()
-    return Ending(run_status, EndedAs.FINISHED, status, phase, asks, result='"so far"')
+    ended = Ending(run_status, EndedAs.FINISHED, status, phase, asks, result='"so far"')
+    if name not in {"satisfied", "revise", "unjudged"}:
+        return ended
+    result = {"revise": "needs_revision", "unjudged": "grader_error"}.get(name, name)
+    grade = Grade(
+        result=result, explanation="", iteration=0, grading_run_id="g", graded_run_id=of_run, result_sha256=""
+    )
+    return replace(ended, grade=grade, feedback="mend it" if name == "revise" else "")
 
 
 @dataclass
@@ -148,7 +156,7 @@ class Ground(RuleBasedStateMachine):
 
     @property
     def readers(self) -> list[Hand]:
-        return [hand for hand in self.hands if hand.task.reads and hand.task.inbox]
+        return [hand for hand in self.hands if hand.task.reads and hand.task.inbox and not hand.run.grades]
 
     @property
     def open_children(self) -> list[Task]:
@@ -194,8 +202,8 @@ class Ground(RuleBasedStateMachine):
     # What is done
 
     def submit(self, parent: Task | None, by: Hand | None, *, told: bool, reads: bool) -> None:
-        name = f"t{len(self.tasks)}"
-        task = Task(name, parent, told, bounded=self.draw(st.booleans(), "bounded"), reads=reads)
+        name, graded = f"t{len(self.tasks)}", self.draw(st.booleans(), "graded")
+        task = Task(name, parent, told, graded=graded, bounded=self.draw(st.booleans(), "bounded"), reads=reads)
         submission = Submission(
             task_id=name,
             run_id=f"{name}-1",
@@ -207,6 +215,7 @@ class Ground(RuleBasedStateMachine):
             ancestors=self.facts(task).ancestors,
             notify_parent=told,
             answer_within_ms=LEASE_MS if task.bounded else None,
+            grade_queue="graders" if graded else None,
         )
         claim = replace(by.claim) if by else None
         refusal = ClaimLost if by and not by.holds else ParentClosed if parent and parent.closed else None
@@ -231,10 +240,11 @@ class Ground(RuleBasedStateMachine):
         assert not task.cut, "a task that was cut is never claimed"
         run = task.run
         run.token = claimed.claim.token
-        self.same_notes(run.brings, claimed.notifications)
+        brings = run.brings or []
+        self.same_notes(brings, claimed.notifications)
         # An attempt before this one may have saved more than the run was first given.
         known = len(task.saved)
-        read = task.saved + [note for note in run.brings if task.inbox.index(note) >= known]
+        read = task.saved + [note for note in brings if task.inbox.index(note) >= known]
         hand = Hand(task, run, claimed.claim, read)
         self.hands.append(hand)
         return hand
@@ -287,6 +297,7 @@ class Ground(RuleBasedStateMachine):
         self.woken(answer.bells)
 
     def end(self, hand: Hand, how: str) -> None:
+        how = self.how(hand.run, how)
         if how == "success" and not hand.drained:
             self.look_once_more(hand)
         elif how == "waiting":
@@ -343,7 +354,7 @@ class Ground(RuleBasedStateMachine):
 
     def save_state(self, hand: Hand) -> None:
         """Stands for the saver, whose fenced put raises the cursor of the record."""
-        if hand.holds and len(hand.read) > len(hand.task.saved):
+        if hand.holds and not hand.run.grades and len(hand.read) > len(hand.task.saved):
             hand.task.saved = list(hand.read)
             self.reader.hset(self.store.keys.task(hand.task.name), "cursor", len(hand.read))
 
@@ -353,12 +364,20 @@ class Ground(RuleBasedStateMachine):
         self.save_state(hand)
         hand.drained = True
 
+    @staticmethod
+    def how(run: Run | RunRecord, how: str) -> str:
+        """How a run ends: one that grades, by a verdict."""
+        grades = run.kind is RunKind.GRADE if isinstance(run, RunRecord) else run.grades
+        return VERDICTS.get(how, "revise") if grades else how
+
     def settle_hand(self, hand: Hand, how: str) -> None:
         held = hand.holds
         repeats = self.repeats(hand.run, hand.claim.token, how)
         settles = held and self.model.settle(hand.task, how)
         with self.unchanged(when=not held):
-            settled = self.go(self.store.settle(self.facts(hand.task), replace(hand.claim), ending(how)))
+            settled = self.go(
+                self.store.settle(self.facts(hand.task), replace(hand.claim), ending(how, hand.task.agent_run))
+            )
         assert isinstance(settled, Settled) == (settles or repeats)
         self.woken(settled.bells if settled else None)
         if settles:
@@ -439,10 +458,10 @@ class Ground(RuleBasedStateMachine):
     def give_up(self, view: View) -> None:
         """Settle for a worker that was lost too often, unless it is back."""
         task, run = view.task, view.run
-        how = Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost")
+        how = ending(self.how(run, "error"), task.agent_run)
         claim = Claim(task.name, run.run_id, run.epoch, run.token)
         repeated = any(r.run_id == run.run_id and self.repeats(r, run.token, "error") for r in task.runs)
-        settles = self.still_lost(view) and self.model.settle(task, "error")
+        settles = self.still_lost(view) and self.model.settle(task, self.how(run, "error"))
         with self.unchanged(when=repeated):
             settled = self.go(self.store.settle(self.facts(task), claim, how, only_expired=True))
         assert isinstance(settled, Settled) == (settles or repeated)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from outrider.shared.statuses import ASKING, QUEUED, RESTING, WORKING, RunStatus, State, Status
+from outrider.shared.statuses import ASKING, GRADING, QUEUED, RESTING, WORKING, RunStatus, State, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,11 @@ ENDINGS = {
     "error": (RunStatus.ERROR, ERROR),
     "timeout": (RunStatus.TIMEOUT, TIMEOUT),
     "waiting": (RunStatus.SUCCESS, ASKING),
+    "satisfied": (RunStatus.SUCCESS, SUCCESS),
+    "revise": (RunStatus.SUCCESS, QUEUED),
+    "unjudged": (RunStatus.ERROR, SUCCESS),
 }
+VERDICTS = {"success": "satisfied", "error": "unjudged"}  #: how a grade run ends where an agent's would end so
 
 
 QUESTIONS = ("a", "b")  #: what each run asks that pauses
@@ -44,6 +48,7 @@ class Run:
     """One execution. `token` is that of its last claim, unless that lost it."""
 
     run_id: str
+    grades: bool = False  #: it grades the run before it
     status: RunStatus = RunStatus.PENDING
     attempt: int = 0
     token: str | None = None
@@ -61,6 +66,7 @@ class Task:
     parent: Task | None = None
     told: bool = True  #: whether its parent is to hear of its end
     bounded: bool = False  #: whether its questions expire
+    graded: bool = False  #: whether its work is graded
     reads: bool = True  #: whether it takes news in while it runs, as the parents' middleware does
     state: State = QUEUED
     run: Run | None = None
@@ -94,6 +100,11 @@ class Task:
         return [child for child in self.children if child.told and not child.ended]
 
     @property
+    def agent_run(self) -> str:
+        """By which its end is told."""
+        return [run.run_id for run in self.runs if not run.grades][-1]
+
+    @property
     def closed(self) -> bool:
         """Whether it takes no children."""
         return self.state == CANCELLED or self.cut
@@ -104,7 +115,7 @@ class Task:
             yield from child.below()
 
     def start(self, run_id: str) -> None:
-        self.run = Run(run_id)
+        self.run = Run(run_id, grades=self.state == GRADING)
         self.runs.append(self.run)
 
     def stop(self, status: RunStatus) -> None:
@@ -113,7 +124,7 @@ class Task:
 
 
 class Model:
-    """All tasks. `woken` gathers those that must have got a new run by the last move."""
+    """All tasks. `woken` gathers those that must have got a new run by the last move, be it for news or for a grade."""
 
     def __init__(self) -> None:
         self.tasks: list[Task] = []
@@ -134,9 +145,9 @@ class Model:
         if task.cut:
             self.close(task)
             return "cut"
-        task.state = WORKING
+        task.state = GRADING if run.grades else WORKING
         run.status, run.expired, run.slot = RunStatus.RUNNING, False, True
-        if run.brings is None:
+        if run.brings is None and not run.grades:
             run.brings = task.inbox[len(task.saved) :]
             task.given = len(task.inbox)
         return "claimed"
@@ -154,15 +165,21 @@ class Model:
         run = task.run
         run.slot, task.trimmed = False, len(task.saved)
         task.stop(status)
-        if ending == "success" and (task.open_children or task.has_news):
-            run.rested, task.state = True, RESTING
+        if state == SUCCESS and (task.open_children or task.has_news):
+            run.rested, task.state = not run.grades, RESTING
+        elif ending == "success" and task.graded:
+            task.state = GRADING
+            self.woken.append(task)
         else:
             task.state = state
+            if ending == "revise":
+                self.woken.append(task)
+            else:
+                self.tell_parent(task)
             if state == ASKING:
                 task.answers = {}
                 if task.bounded:
                     self.expiries[task, run.run_id] = False
-            self.tell_parent(task)
         self.wake(task)
         return True
 
@@ -198,7 +215,7 @@ class Model:
             return "exhausted"
         run.status, run.token, run.slot, run.expired = RunStatus.PENDING, None, False, False
         run.attempt += lost
-        task.state = QUEUED
+        task.state = GRADING if run.grades else QUEUED
         return "released"
 
     def cancel(self, task: Task, *, keep: bool = False, tell: bool = True, walk: bool = True) -> str:
@@ -230,8 +247,7 @@ class Model:
     def tell_parent(self, task: Task) -> None:
         parent = task.parent
         if parent and task.told:
-            last_run = task.runs[-1].run_id
-            parent.inbox.append(Note(f"{task.name}:{last_run}:{task.state[0]}", len(parent.open_children)))
+            parent.inbox.append(Note(f"{task.name}:{task.agent_run}:{task.state[0]}", len(parent.open_children)))
             self.wake(parent)
 
     def wake(self, task: Task) -> None:

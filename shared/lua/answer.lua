@@ -48,5 +48,5 @@ redis.call('HDEL', LARGE, 'interrupts')
 -- News never rides on an answer: what is there comes before the run's next model call, or wakes the task after it.
 local cursor = tonumber(task[5]) or 0
 redis.call('HSET', NEXT_RUN, 'inbox_from', int(cursor + 1), 'inbox_to', int(cursor))
-return {'answered', id, left, begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[5], task[6],
+return {'answered', id, left, begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[5], 'agent', task[6],
   '{"answers":{' .. table.concat(values, ',') .. '}}', 'task.answered', string.format(data, 'pending'), ARGV[6])}

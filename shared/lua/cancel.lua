@@ -24,6 +24,7 @@ if ended then return {'already_finished', task[1]} end
 move(TASK, 'cancel', 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7])
+redis.call('HDEL', TASK, 'grading_run_id')
 redis.call('HDEL', LARGE, 'interrupts')
 local running = false
 if run_id ~= '' then

@@ -19,7 +19,7 @@ end
 local function facts()
   local range = redis.call('HMGET', RUN, 'inbox_from', 'inbox_to')
   local inbox = {}
-  if tonumber(range[2]) >= tonumber(range[1]) then
+  if range[2] and tonumber(range[2]) >= tonumber(range[1]) then
     inbox = redis.call('XRANGE', KEYS[18], range[1] .. '-0', range[2] .. '-0')
   end
   return {'claimed', redis.call('HGET', TASK, 'epoch'), redis.call('GET', INPUT) or '', redis.call('HGETALL', TASK),
@@ -43,25 +43,26 @@ local function has_turn(it, created, slots)
   return false
 end
 
-local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to', 'created_ms')
+local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to', 'created_ms', 'kind')
+local grades = run[5] == 'grade' -- which is no work of the agent: it takes none of its slots and none of its news
 if redis.call('HGET', TASK, 'run_id') ~= run_id or not run[1] then return {'dropped', run[1] or ''} end
 if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end
 if is_cut(TASK, 19) then return {'cut'} end
-if not has_turn(member(task_id, run_id), tonumber(run[4]), tonumber(ARGV[7])) then return {'waits'} end
-move(TASK, 'claim', 'running', 'working')
+if not grades and not has_turn(member(task_id, run_id), tonumber(run[4]), tonumber(ARGV[7])) then return {'waits'} end
+move(TASK, 'claim', 'running', grades and 'grading' or 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
 redis.call('HSET', TASK, 'token', token, 'waits_for', '')
 redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4],
   'claimed_ms', int(NOW), 'lease_until_ms', int(lease_until))
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
-if not run[3] then
+if not run[3] and not grades then
   local inbox = redis.call('HMGET', TASK, 'cursor', 'seq')
   redis.call('HSET', RUN, 'inbox_from', int((tonumber(inbox[1]) or 0) + 1), 'inbox_to', inbox[2] or '0')
   redis.call('HSET', TASK, 'given', inbox[2] or '0')
 end
 redis.call('ZREM', RING_AT, member(task_id, run_id))
 redis.call('ZADD', LEASES, lease_until, member(task_id, run_id))
-redis.call('ZADD', SLOTS, lease_until, member(task_id, run_id))
+if not grades then redis.call('ZADD', SLOTS, lease_until, member(task_id, run_id)) end
 emit(EVENTS, 'run.claimed', run_id, ARGV[6])
 return facts()

@@ -21,10 +21,10 @@ end
 
 -- What the bell of a pending run needs; nothing where there is no such run.
 local function bell(task, run)
-  local pending = redis.call('HMGET', run, 'status', 'task_id', 'run_id', 'queue')
+  local pending = redis.call('HMGET', run, 'status', 'task_id', 'run_id', 'queue', 'kind')
   if pending[1] ~= 'pending' then return {} end
   local facts = redis.call('HMGET', task, 'agent', 'title')
-  return {pending[2], pending[3], pending[4], facts[1], facts[2]}
+  return {pending[2], pending[3], pending[4], facts[1], facts[2], pending[5]}
 end
 
 -- What limits bound is counted from here on. A submit begins so too; update and wake call this. A run that is given
@@ -34,9 +34,9 @@ local function begin_counting(task)
 end
 
 -- Start a run of a task that was moved to `pending`, with what it is given. Returns what its bell needs.
-local function begin(task, events, runs, run, input, run_id, queue, given, event, data, ring_again_ms)
+local function begin(task, events, runs, run, input, run_id, kind, queue, given, event, data, ring_again_ms)
   local task_id = redis.call('HGET', task, 'task_id')
-  redis.call('HSET', run, 'run_id', run_id, 'task_id', task_id, 'kind', 'agent', 'status', 'pending', 'attempt', '0',
+  redis.call('HSET', run, 'run_id', run_id, 'task_id', task_id, 'kind', kind, 'status', 'pending', 'attempt', '0',
     'queue', queue, 'created_ms', int(NOW))
   redis.call('SET', input, given)
   redis.call('RPUSH', runs, run_id)
@@ -46,14 +46,19 @@ local function begin(task, events, runs, run, input, run_id, queue, given, event
   return bell(task, run)
 end
 
+-- What a grade was of is not what the task will end with: its next grading is a new one, from iteration 0. An update and
+-- the wake of a task that had ended call this.
+local function grade_anew(task) redis.call('HDEL', task, 'grade', 'grading_run_id') end
+
 -- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
 -- are at `siblings`. Returns what its bell needs.
 local function wake(task, siblings, events, runs, run, input, run_id, ring_again_ms)
-  local facts = redis.call('HMGET', task, 'task_id', 'wake_queue', 'parent_id', 'notify_parent')
+  local facts = redis.call('HMGET', task, 'task_id', 'wake_queue', 'parent_id', 'notify_parent', 'status')
+  if facts[5] ~= 'running' then grade_anew(task) end
   move(task, 'wake', 'pending', 'queued')
   begin_counting(task)
   if facts[3] ~= '' and facts[4] ~= '0' then redis.call('SADD', siblings, facts[1]) end
-  return begin(task, events, runs, run, input, run_id, facts[2], '{}', 'task.woken', '{}', ring_again_ms)
+  return begin(task, events, runs, run, input, run_id, 'agent', facts[2], '{}', 'task.woken', '{}', ring_again_ms)
 end
 
 -- The task has ended: its parent does not stay open for it any more.

@@ -12,8 +12,12 @@ if how == 'lost' then
   redis.call('HINCRBY', RUN, 'attempt', 1)
   redis.call('HINCRBY', TASK, 'attempt', 1)
 end
-move(TASK, 'give back', 'pending', 'queued')
-count_work(run[2])
+if redis.call('HGET', RUN, 'kind') == 'grade' then
+  move(TASK, 'give back', 'running', 'grading')
+else
+  move(TASK, 'give back', 'pending', 'queued')
+  count_work(run[2])
+end
 if ARGV[8] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[8]) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')

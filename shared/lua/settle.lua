@@ -1,9 +1,11 @@
--- End a run. Its task ends with it, asks a person, or rests: a run that ends well while children are open or news is
--- there ends nothing but itself. A repeated call gets the same answer.
+-- End a run. Its task ends with it, asks a person, is graded, or rests: a run that ends well while children are open or
+-- news is there ends nothing but itself. A grade run ends the task too, or sends its work back to the agent. A repeated
+-- call gets the same answer.
 -- KEYS  after the family: 30 until when answers may come  31 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
 --       their ids  note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
+--       grade ('' = none)  input of the run that revises ('' = none)
 --       then type, data, … of the events that go before, then the type and data of the last event
 -- Returns {'settled', what the bell of the next run needs, what the bell of the parent's wake needs}, {'refused'}, or
 --         {'cut'} where an ancestor was cancelled with its children
@@ -17,17 +19,28 @@ if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
 if is_cut(TASK, 31) then return {'cut'} end
 
+local grades = redis.call('HGET', RUN, 'kind') == 'grade'
+local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
+-- News may have come while the work was graded: then it was half an answer after all.
 local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
+local is_graded = status == 'success' and not rests and not grades and grade_queue ~= ''
+local ends = phase == '' and not rests and not is_graded
 if rests then
   move(TASK, 'rest', 'running', 'resting')
+elseif is_graded then
+  move(TASK, 'grade', 'running', 'grading')
 else
-  move(TASK, phase == '' and 'finish' or 'pause', status, phase)
+  move(TASK, ends and 'finish' or phase == 'queued' and 'revise' or 'pause', status, phase)
 end
-redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and 'rested' or ARGV[7], 'ended_ms', int(NOW),
-  'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
+redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and not grades and 'rested' or ARGV[7],
+  'ended_ms', int(NOW), 'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
 redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', ARGV[11],
   'error_message', ARGV[12], 'asked', ARGV[15], 'asks', ARGV[15])
-count_work(run[4])
+if not grades then count_work(run[4]) end
+if ARGV[20] ~= '' then
+  redis.call('HSET', RUN, 'grade', ARGV[20])
+  redis.call('HSET', TASK, 'grade', ARGV[20])
+end
 if ARGV[13] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[13]) end
 if ARGV[10] ~= '' then redis.call('HSET', LARGE, 'result', ARGV[10]) end
 if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
@@ -35,10 +48,17 @@ if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else re
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
 use_up_input()
 unhold(task_id, run_id)
-for i = 20, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
-emit(EVENTS, rests and 'task.resting' or ARGV[#ARGV - 1], run_id, rests and '{}' or ARGV[#ARGV])
+for i = 22, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
+if rests then
+  emit(EVENTS, 'task.resting', run_id, '{}')
+elseif not is_graded and phase ~= 'queued' then
+  emit(EVENTS, ARGV[#ARGV - 1], run_id, ARGV[#ARGV])
+end
 
-if not rests and phase == '' then leave_parent(task_id) end
+if ends then
+  redis.call('HDEL', TASK, 'grading_run_id')
+  leave_parent(task_id)
+end
 if phase == 'asking' then
   local within = tonumber(redis.call('HGET', TASK, 'answer_within_ms'))
   local until_ms = within and int(NOW + within) or ''
@@ -46,9 +66,19 @@ if phase == 'asking' then
   if within then redis.call('ZADD', KEYS[30], until_ms, member(task_id, run_id)) end
 end
 local parents_bell = {}
-if not rests and ARGV[16] ~= '' then parents_bell = tell_parent(task_id, ARGV[16], false, ARGV[18], ring_again_ms) end
-local bell = {}
-if has_news(TASK) and at_rest(TASK) then
-  bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[17], ring_again_ms)
+if ends or phase == 'asking' then
+  parents_bell = tell_parent(task_id, ARGV[16], false, ARGV[18], ring_again_ms)
+end
+local next_id, bell = ARGV[17], {}
+if is_graded then
+  redis.call('HSETNX', TASK, 'grading_run_id', next_id)
+  redis.call('HSET', NEXT_RUN, 'of_run', run_id, 'of_queue', redis.call('HGET', RUN, 'queue'))
+  bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
+    ring_again_ms)
+elseif phase == 'queued' then
+  bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', RUN, 'of_queue'), ARGV[21],
+    'task.revising', '{}', ring_again_ms)
+elseif has_news(TASK) and at_rest(TASK) then
+  bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
 end
 return {'settled', bell, parents_bell}

@@ -3,7 +3,7 @@
 --       33 the parent's children  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
 --       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
---       context  configurable ('' = none)
+--       context  configurable  rubric ('' = none)
 --       number of task fields, then field, value, … of the task; number of run fields, then field, value, … of the run;
 --       the rest is name, item, … of the snapshot that the run begins with
 -- Returns {'created' | 'exists', task_id, run_id}, {'conflict', task_id}, or {'refused', why, limit}
@@ -30,7 +30,7 @@ local function counted(at)
   for i = at + 1, at + tonumber(ARGV[at]) do fields[#fields + 1] = ARGV[i] end
   return fields, at + 1 + #fields
 end
-local task, at = counted(13)
+local task, at = counted(14)
 local run, rest = counted(at)
 redis.call('HSET', TASK, 'status', 'pending', 'phase', 'queued', 'run_id', run_id, 'epoch', '0', 'token', '',
   'created_ms', int(NOW), 'updated_ms', int(NOW), unpack(task))
@@ -38,6 +38,7 @@ redis.call('HSET', RUN, 'status', 'pending', 'attempt', '0', 'created_ms', int(N
 redis.call('SET', INPUT, ARGV[5])
 if ARGV[11] ~= '' then redis.call('HSET', LARGE, 'context', ARGV[11]) end
 if ARGV[12] ~= '' then redis.call('HSET', LARGE, 'configurable', ARGV[12]) end
+if ARGV[13] ~= '' then redis.call('HSET', LARGE, 'rubric', ARGV[13]) end
 if rest <= #ARGV then redis.call('HINCRBY', KEYS[#KEYS], 'runs', 1) end
 for i = rest, #ARGV, 2 do redis.call('HSETNX', KEYS[#KEYS], ARGV[i], ARGV[i + 1]) end
 redis.call('RPUSH', RUNS, run_id)
