@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage, SystemMessage
 from ..shared.catalogue import Config
 from ..shared.context import running
 from ..shared.errors import ClaimLost, OutriderError
-from ..shared.notifications import message
+from ..shared.notifications import for_model, message
 from ..shared.settings import Settings
 from .tools import AsyncTask, background_tools
 
@@ -90,7 +90,10 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
     def _prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         before = request.system_message.content_blocks if request.system_message else []
         blocks = [*before, {"type": "text", "text": f"\n\n{self._prompt}" if before else self._prompt}]
-        return request.override(system_message=SystemMessage(content_blocks=blocks))  # type: ignore[arg-type]
+        return request.override(
+            system_message=SystemMessage(content_blocks=blocks),  # type: ignore[arg-type]
+            messages=for_model(request.messages, request.model.profile),
+        )
 
     async def abefore_model(self, state: BackgroundState, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Take in what arrived since the last model call."""
@@ -98,7 +101,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
         if run is None:
             return None
         notes = await _take(run, state)
-        messages = [message(note) for note in notes]
+        messages = [message(note, tools=True) for note in notes]
         tasks = _changed(state.get("async_tasks") or {}, [*_since_the_last_answer(state["messages"]), *messages])
         if notes:
             return {"messages": messages, "outrider_cursor": notes[-1].seq, "async_tasks": tasks}

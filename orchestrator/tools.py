@@ -63,6 +63,12 @@ class OneTask(_Arguments):
     task_id: TaskId
 
 
+class Check(OneTask):
+    """Arguments of `check_async_task`."""
+
+    offset: int = Field(default=0, ge=0, description="The character of its result to begin with, to read on.")
+
+
 class List(_Arguments):
     """Arguments of `list_async_tasks`."""
 
@@ -89,9 +95,9 @@ def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
         text = f"Started task {task.task_id} ({subagent_type}). You will be told when it has ended."
         return _told(call_id, text, {task.task_id: _entry(task)})
 
-    async def check(task_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+    async def check(task_id: str, runtime: ToolRuntime[Any, Any], offset: int = 0) -> Command[Any]:
         task = await _own(task_id)
-        return _told(runtime.tool_call_id, report(task), {task.task_id: _entry(task)})
+        return _told(runtime.tool_call_id, report(task, offset), {task.task_id: _entry(task)})
 
     async def cancel(task_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         await _own(task_id)
@@ -115,7 +121,7 @@ def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
     agents = "\n".join(f"- {name}: {text}" for name, text in subagents.items())
     return [
         _tool(start, "start_async_task", f"Start a subagent in the background and return at once.\n\n{agents}", Start),
-        _tool(check, "check_async_task", "Read what a background task is at, and its whole result or error.", OneTask),
+        _tool(check, "check_async_task", "Read what a background task is at, and its whole result or error.", Check),
         _tool(cancel, "cancel_async_task", "End a background task, and all that it started, now.", OneTask),
         _tool(list_tasks, "list_async_tasks", "List the background tasks that you started, newest first.", List),
     ]

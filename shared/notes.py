@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from .blocks import told
 from .statuses import Status
-from .text import clean
 
 if TYPE_CHECKING:
     from .grades import Grade
@@ -27,8 +27,7 @@ def note_of(
 
     `result` is the JSON text of the task's result, or of what it asks. A long one is cut, and its whole length kept.
     """
-    value = json.loads(result) if result and status in TOLD_WHOLE else ""
-    text = value if isinstance(value, str) else str(result)
+    text, media = told(json.loads(result)) if result and status in TOLD_WHOLE else ("", ())
     return json.dumps(
         {
             "id": f"{facts.task_id}:{run_id}:{status.value}",
@@ -37,8 +36,9 @@ def note_of(
             "agent": facts.agent,
             "status": status.value,
             "title": facts.title,
-            "result": clean(text[:NOTE_LIMIT]),
+            "result": text[:NOTE_LIMIT],
             "result_length": len(text),
+            "media": media,
             "error_type": error_type or None,
             "grade": grade.noted() if grade else None,
         }

@@ -128,7 +128,7 @@ class Task(Record):
     created_at: Moment
     updated_at: Moment
     stopped_at: Moment | None = None  #: when the code of its last run really ended
-    result: Any = None
+    result: Any = None  #: of one that has ended: what it said before, while it rested, is no result
     error: Fault | None = None
     #: what it asks and nobody answered yet; empty where it was not read (lists)
     interrupts: tuple[Interrupt, ...] = ()
@@ -186,7 +186,7 @@ class Task(Record):
             created_at=_number(fields, "created_ms"),
             updated_at=_number(fields, "updated_ms"),
             stopped_at=_moment(fields, "stopped_ms"),
-            result=_loaded(large, "result"),
+            result=_loaded(large, "result") if status.terminal and status is not Status.CANCELLED else None,
             error=_fault(fields),
             interrupts=_asked(_loaded(large, "interrupts", ()), fields),
             answer_until=_moment(fields, "answer_until_ms"),
@@ -228,6 +228,7 @@ class Notification(Record):
     title: str
     result: str = ""  #: the beginning of it; of a `waiting` child the beginning of what it asks, as JSON
     result_length: int = 0  #: characters of the whole
+    media: tuple[dict[str, str], ...] = ()  #: content blocks that go along; the result names them
     error_type: str | None = None
     grade: NotedGrade | None = None  #: of a task that was graded
     open_children: int = 0  #: of the parent, when this arrived

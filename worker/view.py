@@ -82,7 +82,7 @@ class View:
                 "`messages` state key, or submit with notify_parent=False"
             )
         if shape.has_messages:
-            news = [notification(note) for note in claimed.notifications]
+            news = [notification(note, tools=CURSOR in agent.channels) for note in claimed.notifications]
             opening = _inherited(claimed, given) or closing(so_far, claimed.run.run_id)
             given["messages"] = [*opening, *news, *given.get("messages", ())]
         elif claimed.snapshot:

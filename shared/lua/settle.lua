@@ -42,7 +42,7 @@ if ARGV[20] ~= '' then
   redis.call('HSET', TASK, 'grade', ARGV[20])
 end
 if ARGV[13] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[13]) end
-if ARGV[10] ~= '' then redis.call('HSET', LARGE, 'result', ARGV[10]) end
+if ARGV[10] ~= '' and not rests then redis.call('HSET', LARGE, 'result', ARGV[10]) end
 if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
 -- What is in the saved state is not given again; what the next run is to be given stays.
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')

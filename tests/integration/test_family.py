@@ -77,8 +77,10 @@ async def test_a_parent_whose_run_ends_well_while_a_child_is_open_rests(tree):
     settled = await tree.settle("p", claim, replace(DONE, result='"so far"'))
     task = await tree.store.get("p")
     assert (task.status, task.phase, task.run_id, task.settled) == (Status.RUNNING, Phase.RESTING, None, False)
-    assert (task.result, task.runs[0].status, task.runs[0].ended_as) == ("so far", RunStatus.SUCCESS, EndedAs.RESTED)
+    assert (task.result, task.runs[0].status, task.runs[0].ended_as) == (None, RunStatus.SUCCESS, EndedAs.RESTED)
     assert settled.bells == ()
+    await tree.store.cancel("p")
+    assert (await tree.store.get("p")).result is None
 
 
 async def test_the_end_of_a_child_wakes_a_resting_parent_in_the_same_step(tree):

@@ -125,7 +125,8 @@ async def test_what_may_be_large_is_not_read_with_the_record(store):
     assert await store.settle(facts, held.claim, asks)
     assert sum(map(len, (await store.redis.hgetall(store.keys.task("t"))).values())) < 2_000
     task = await store.get("t")
-    assert (task.interrupts, task.result) == (asks.interrupts, big)
+    assert (task.interrupts, task.result) == (asks.interrupts, None)
+    assert json.loads(await store.redis.hget(store.keys.large("t"), "result")) == big
     (listed,) = (await store.list(statuses=[Status.WAITING])).tasks
     assert (listed.interrupts, listed.result) == ((), None)
     await store.cancel("t")
