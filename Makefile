@@ -33,7 +33,8 @@ demo: $(READY) ## Run the research example on the project's own documents
 test: $(READY) ## Run the tests
 	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
-faults: $(READY) ## Run the long tests that break things on purpose
+faults: $(READY) ## Brew a long storm, then run the long tests that break things on purpose
+	@$(BIN)/python tests/storm
 	@$(BIN)/pytest -m faults tests/faults $(ARGS)
 
 test-all: ## Run the tests on each Python that is here (3.11, 3.12, 3.13)

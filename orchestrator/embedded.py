@@ -133,8 +133,8 @@ class EmbeddedRedis:
                 return
         raise self._failed()
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        options = {
+    def _options(self) -> dict[str, str]:
+        return {
             "bind": "127.0.0.1",
             "port": str(self.port),
             "dir": str(self.directory),
@@ -143,7 +143,10 @@ class EmbeddedRedis:
             "save": "",
             "maxmemory-policy": "noeviction",
         }
-        command = [str(self._program), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        options = (word for name, value in self._options().items() for word in (f"--{name}", value))
+        command = [str(self._program), *options]
         self._process = subprocess.Popen(
             tied(command),
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,100 @@
+"""Who acts in a storm. An actor is an async function of the storm that stops when the storm is over.
+
+A new one joins by its name in `ACTORS`; what it does and sees it notes in the history, and the checker reads it.
+"""
+
+import asyncio
+import json
+from uuid import uuid4
+
+from outrider.shared.broker import BrokerUnreachable
+from storm.ground import insist
+
+AGENTS = {"steps": 30, "talker": 20, "lead": 40, "deep_lead": 10}  #: and how often each is submitted
+QUEUES = ("subagents", "parents")
+
+
+async def submit(storm):
+    """Submit roots until there are as many tasks as planned, children among them, and wait for each."""
+    chance, room = storm.chance("submit"), asyncio.Semaphore(storm.plan.at_once)
+    async with asyncio.TaskGroup() as waits:
+        while await storm.tasks() < storm.plan.tasks:
+            await room.acquire()
+            agent = chance.choices(list(AGENTS), list(AGENTS.values()))[0]
+            orders = {"steps": chance.randint(1, 5), "seconds": chance.uniform(0, 0.2), "fails": chance.random() < 0.1}
+            # Redis may go before the answer comes: the same key asks again for the same task.
+            made = await insist(storm.o.submit, agent, json.dumps(orders), idempotency_key=uuid4().hex)
+            storm.runs.append((made.task_id, made.run_id))
+            storm.note("submitter", "accepted", task=made.task_id, agent=agent)
+            waits.create_task(_see_the_end(storm, made.task_id, room))
+
+
+async def _see_the_end(storm, task_id, room):
+    task = await insist(storm.o.wait, task_id)
+    if task.status.terminal:
+        storm.note("submitter", "ended", task=task_id, run=task.runs[-1].run_id, status=task.status)
+    storm.ended += 1
+    room.release()
+
+
+async def cancel(storm):
+    """Cancel a task now and then: any one, of any generation, whatever it does."""
+    chance = storm.chance("cancel")
+    while await storm.rest(chance.expovariate(1)):
+        task_id = await _any_task(storm, chance)
+        if task_id is None:
+            continue
+        keep = chance.random() < 0.2
+        answer = await insist(storm.o.cancel, task_id, keep_children=keep)
+        storm.note("canceller", "cancel", task=task_id, outcome=answer.outcome, status=answer.status, keep=keep)
+
+
+async def watch(storm):
+    """Look at a task, as it is at one moment."""
+    chance = storm.chance("watch")
+    while await storm.rest(0.05):
+        task_id = await _any_task(storm, chance)
+        if task_id is not None:
+            task = await storm.store.peek(task_id)
+            storm.note("watcher", "saw", **facts(task))
+
+
+async def double_bells(storm):
+    """Ring again for runs that were rung for, whatever became of them."""
+    chance = storm.chance("double")
+    while await storm.rest(chance.expovariate(3)):
+        task_id = await _any_task(storm, chance)
+        if task_id is None:
+            continue
+        run_id = (await storm.redis.lrange(storm.store.keys.runs(task_id), 0, -1))[-1].decode()
+        try:
+            await storm.site.ring(task_id, run_id, queue=chance.choice(QUEUES))
+        except BrokerUnreachable:
+            continue
+        storm.fault("bell doubled")
+
+
+async def drop_bells(storm):
+    """Take bells out of the queue."""
+    chance = storm.chance("drop")
+    while await storm.rest(chance.expovariate(1)):
+        queue = f"{{{storm.store.keys.namespace}}}:{chance.choice(QUEUES)}"
+        if await storm.redis.rpop(queue):
+            storm.fault("bell dropped")
+
+
+async def _any_task(storm, chance):
+    """Any of the tasks that were submitted lately, or `None` where there is none yet."""
+    newest = await storm.redis.zrevrange(storm.store.keys.tasks(), 0, 2 * storm.plan.at_once)
+    return chance.choice(newest).decode() if newest else None
+
+
+def facts(task):
+    return {
+        "task": task.task_id,
+        "status": task.status,
+        "phase": task.phase,
+        "run": task.run_id,
+        "seq": task.seq,
+        "given": task.given,
+    }

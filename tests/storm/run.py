@@ -1,0 +1,109 @@
+"""A storm from its first task to the verdict."""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from outrider.shared.queries import CHUNK
+from outrider.shared.statuses import Status
+from outrider.shared.thread_state import read_state
+from storm import actors, provider, weather
+from storm.checker import TERMINAL, violations
+from storm.ground import ground
+
+#: Act until the storm is over, beside those who submit.
+ACTORS = (weather.blow, actors.cancel, actors.watch, actors.double_bells, actors.drop_bells)
+LOOK_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a storm."""
+
+    tasks: int
+    seconds: float
+    faults: dict
+    violations: list
+
+
+def _to_nobody(_what, _done):
+    """Tell nobody."""
+
+
+async def brew(plan, folder, tell=_to_nobody):
+    """Let it storm, wait until all is done in fair weather, and hold the history against the promises.
+
+    `tell` hears what goes on and how many tasks there are.
+    """
+    started = time.monotonic()
+    async with ground(plan, folder) as storm:
+        await _storm(storm, tell)
+        await _calm(storm, tell)
+        await _read(storm)
+        tasks, history = await storm.tasks(), storm.history()
+    return Report(tasks, time.monotonic() - started, storm.faults, violations(history))
+
+
+async def _storm(storm, tell):
+    acting = [asyncio.create_task(actor(storm)) for actor in ACTORS]
+    submitting = asyncio.create_task(actors.submit(storm))
+    try:
+        while not submitting.done():
+            failed = [actor for actor in acting if actor.done()]
+            if failed:
+                failed[0].result()
+                raise AssertionError("an actor left before the storm was over")
+            if await storm.tasks() >= storm.plan.tasks:
+                break
+            tell("storm", await storm.tasks())
+            await asyncio.wait([submitting], timeout=LOOK_SECONDS)
+    finally:
+        storm.over.set()
+        await asyncio.gather(*acting)
+    with suppress(TimeoutError):  # what is lost by then, the checker finds
+        await asyncio.wait_for(submitting, storm.plan.patience_seconds)
+
+
+async def _calm(storm, tell):
+    """Wait until nothing moves any more, at most as long as the plan's patience."""
+    keys = storm.store.keys
+    busy = [keys.status(status) for status in Status if status not in TERMINAL]
+    until = time.monotonic() + storm.plan.patience_seconds
+    while time.monotonic() < until:
+        open_tasks = sum([await storm.redis.zcard(key) for key in busy])
+        if not open_tasks and not await storm.redis.exists(keys.leases(), keys.ring_at()):
+            return
+        tell(f"calm, {open_tasks} open", storm.plan.tasks)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _read(storm):
+    """Write down how all stands at the end."""
+    redis, keys = storm.redis, storm.store.keys
+    for at in range(0, await storm.tasks(), CHUNK):
+        for task_id in await redis.zrange(keys.tasks(), at, at + CHUNK - 1):
+            await _read_task(storm, task_id.decode())
+    held = {"lease": keys.leases(), "bell": keys.ring_at()} | {f"slot of {a}": keys.slots(a) for a in actors.AGENTS}
+    members = [f"{name} {one.decode()}" for name, key in held.items() for one in await redis.zrange(key, 0, -1)]
+    storm.note("reader", "left", members=members)
+
+
+async def _read_task(storm, task_id):
+    task = await storm.store.get(task_id)
+    events = await storm.store.events(task_id, "0-0", reader=storm.redis, count=100_000)
+    storm.note(
+        "reader",
+        "record",
+        **actors.facts(task),
+        agent=task.agent,
+        parent=task.parent_id,
+        ancestors=task.ancestors,
+        runs=[[run.run_id, run.status] for run in task.runs],
+        stopped=task.stopped_at is not None,
+    )
+    storm.note("reader", "stream", task=task_id, events=[[event.type, event.run_id, event.data] for event in events])
+    state = await read_state(storm.redis, storm.store.keys, task_id)
+    messages = state.get("messages", [])
+    notes = [note["id"] for one in messages if (note := one.additional_kwargs.get("outrider_notification"))]
+    storm.note("reader", "state", task=task_id, notes=notes, shape=provider.shape(messages), done=state.get("done", []))
