@@ -94,13 +94,15 @@ class RedisSaver(CheckpointReader):
                     yield entry(channel, version)
                     yield self._cells.write(self.serde, values[channel], keys.pool, fresh)
 
-        cursor = self._cursor(ns, metadata, values)
-        head = [thread_id, ns, owner_of(ns, metadata.get("parents")), checkpoint["id"], cursor]
+        has_input = self._claim is not None and not ns and metadata.get("source") == "input"
+        cursor = self._cursor(ns, values, has_input=has_input)
+        owner = owner_of(ns, metadata.get("parents"))
+        head = [thread_id, ns, owner, checkpoint["id"], cursor, int(has_input)]
         if await self._store("put", keys, head, cells) >= self._keep + SLACK:
             await self._prune_old(thread_id, ns)
         return config_of(thread_id, ns, checkpoint["id"])
 
-    def _cursor(self, ns: str, metadata: CheckpointMetadata, values: dict[str, Any]) -> Part:
+    def _cursor(self, ns: str, values: dict[str, Any], *, has_input: bool) -> Part:
         """The last notification that a checkpoint holds: the record learns of it in the same step.
 
         It is what the run was given, once its input is saved, or what the parents' middleware took in since. Where that
@@ -109,7 +111,7 @@ class RedisSaver(CheckpointReader):
         claim = self._claim
         if claim is None or ns:
             return ""
-        given = claim.inbox_to if metadata.get("source") == "input" else 0
+        given = claim.inbox_to if has_input else 0
         taken = int(values.get(CURSOR) or 0)
         if claim.taken and CURSOR not in values:
             taken = min(claim.taken, last_seq(values.get("messages")))

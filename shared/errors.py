@@ -45,6 +45,17 @@ class UnknownTask(OutriderError, LookupError):
         super().__init__(f"no task {task_id} (see `outrider list`)")
 
 
+class TaskActive(OutriderError):
+    """A message came for a task whose run is active, and did not say what to do about that."""
+
+    def __init__(self, task_id: str, run_id: str, status: Status) -> None:
+        self.task_id, self.run_id, self.status = task_id, run_id, status
+        super().__init__(
+            f"task {task_id} is {status}: its run {run_id} is active, so the update was refused "
+            f"(see `outrider follow {task_id}` for its end; or use the strategy interrupt or enqueue)"
+        )
+
+
 class IdempotencyConflict(OutriderError):
     """The same idempotency key came with another payload."""
 

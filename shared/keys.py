@@ -61,6 +61,10 @@ class Keys:
         """Hash: items of the snapshots that forks in a tree begin with, and `runs`: how many are still to begin."""
         return self._key("snapshots", root_id)
 
+    def follow_ups(self, task_id: str) -> str:
+        """List: what the task's next runs will be given, as JSON, the next one first."""
+        return self._key("follow_ups", task_id)
+
     # one run
     def run(self, run_id: str) -> str:
         """Hash: the run's record."""

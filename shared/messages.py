@@ -12,7 +12,6 @@ from .text import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ANSWERS = "answers"  #: what the input of a run has that goes on with answers: values by the ids of the questions
 LC_SOURCE = "outrider_closing"  #: marks messages that we put into a conversation, which no person wrote
 
 

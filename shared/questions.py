@@ -52,12 +52,19 @@ class Questions(Clockwork):
     async def expire(self, facts: Facts, run_id: str) -> Settled | None:
         """End a task as `timeout` whose question, asked by this run, expired; its parent is told in the same step.
 
+        Where follow-ups wait, the task goes on with the next one instead.
+
         The caller rings the bells of the answer. `None`: an answer, or an end, came before it.
         """
         family = Family(self.keys, facts)
         reply = await self._scripts(
             "expire",
-            [*self._task_keys(facts, None), *family.keys, self.keys.answer_until()],
+            [
+                *self._task_keys(facts, None),
+                *family.keys,
+                self.keys.answer_until(),
+                self.keys.follow_ups(facts.task_id),
+            ],
             [
                 facts.task_id,
                 run_id,
@@ -67,9 +74,10 @@ class Questions(Clockwork):
                 note_of(facts, run_id, Status.TIMEOUT, None, UNANSWERED),
                 family.wake_run,
                 self._ring_again_ms,
+                family.next_run,
             ],
         )
-        return Settled(bells_of(reply[1])) if reply[0] == b"expired" else None
+        return Settled(bells_of(*reply[1:])) if reply[0] == b"expired" else None
 
 
 def _ids(reply: list[bytes]) -> tuple[str, ...]:

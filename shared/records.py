@@ -137,6 +137,7 @@ class Task(Record):
     limits: Limits = Limits()
     usage: Usage = Usage()
     metadata: dict[str, Any] = Field(default_factory=dict)
+    follow_ups: int = 0  #: messages that wait for the end of its active run
     runs: tuple[Run, ...] | None = None  #: oldest first; `None` where they were not read (lists)
 
     run_id: str | None = Field(default=None, exclude=True)  #: the active run
@@ -149,6 +150,7 @@ class Task(Record):
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
     usage_before: Usage = Field(default=Usage(), exclude=True)  #: what its last submit, update or wake found used
     working_ms: int = Field(default=0, exclude=True)  #: working time of its ended runs and attempts since then
+    saved_run: str | None = Field(default=None, exclude=True)  #: the last run whose input is in the saved state
 
     def model_post_init(self, _context: object, /) -> None:
         """Hold a status and its phase together."""
@@ -195,6 +197,7 @@ class Task(Record):
             limits=_loaded(fields, "limits", {}),
             usage=_loaded(fields, "usage", {}),
             metadata=_loaded(fields, "metadata", {}),
+            follow_ups=_number(fields, "follow_ups"),
             runs=runs,
             run_id=_text(fields, "run_id"),
             ancestors=tuple((_text(fields, "ancestors") or "").split()),
@@ -204,6 +207,7 @@ class Task(Record):
             given=_number(fields, "given"),
             cursor=_number(fields, "cursor"),
             usage_before=_loaded(fields, "usage_before", {}),
+            saved_run=_text(fields, "saved_run"),
             working_ms=_number(fields, "working_ms"),
         )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Scripts that move a task begin with the prelude; these look at many at once and stand alone.
 ALONE = frozenset({"heartbeat", "sweep", "admit"})
 #: These concern a task's parent and children too.
-FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire"})
+FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire", "update"})
 #: These deal out the slots of an agent.
 SLOTS = frozenset({"claim", "admit"})
 

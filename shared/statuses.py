@@ -62,6 +62,14 @@ class EndedAs(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     LOST = "lost"
+    OVERTAKEN = "overtaken"  #: by a message that did not wait for its end
+
+
+class Strategy(StrEnum):
+    """What a message to a task does about its active run."""
+
+    INTERRUPT = "interrupt"  #: stops it, and starts at once
+    ENQUEUE = "enqueue"  #: waits for its end
 
 
 TERMINAL = frozenset({Status.SUCCESS, Status.ERROR, Status.TIMEOUT, Status.CANCELLED})
@@ -100,6 +108,6 @@ MOVES: tuple[tuple[str, tuple[State, ...], tuple[State, ...]], ...] = (
     ("answer", (ASKING,), (QUEUED,)),
     ("expire", (ASKING,), ((Status.TIMEOUT, None),)),
     ("cancel", OPEN, ((Status.CANCELLED, None),)),
-    ("update", (IDLE, WORKING, RESTING, GRADING, ASKING, *ENDED), (QUEUED,)),
+    ("update", (IDLE, QUEUED, WORKING, RESTING, GRADING, ASKING, *ENDED), (QUEUED,)),
     ("wake", (IDLE, RESTING, (Status.SUCCESS, None), (Status.ERROR, None)), (QUEUED,)),
 )

@@ -15,12 +15,14 @@ from .context import Claim, running
 from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed, UnknownTask
 from .family import Family
 from .ids import new_token
+from .inputs import joined
 from .notes import note_of
 from .queries import CHUNK
 from .questions import Questions
 from .records import Notification, Run, Task
 from .statuses import Phase, RunKind, Status
 from .transitions import Cancelled, Claimed, Cut, Ending, Facts, Settled, Submission, Submitted
+from .updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from .snapshots import Snapshot
 
 
-class Store(Questions):
+class Store(Questions, Updates):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def submit(
@@ -57,6 +59,7 @@ class Store(Questions):
             "limits": submission.limits.model_dump_json(exclude_none=True),
             "metadata": json.dumps(submission.metadata) if submission.metadata else "",
             "queue": submission.own_queue or "",
+            "work_queue": submission.queue,
             "wake_queue": submission.wake_queue,
             "grade_queue": submission.grade_queue or "",
             "parent_id": submission.parent_id or "",
@@ -141,7 +144,7 @@ class Store(Questions):
             claim=Claim(facts.task_id, run_id, int(reply[1]), token, run.inbox_to),
             task=Task.from_hash(_pairs(reply[3])),
             run=run,
-            input=json.loads(reply[2] or b"{}"),
+            input=joined(reply[2]),
             notifications=tuple(Notification.from_entry(entry) for entry in reply[5]),
             context=json.loads(reply[6]) if reply[6] else None,
             configurable=json.loads(reply[7]) if reply[7] else {},
@@ -168,6 +171,7 @@ class Store(Questions):
                 *self._task_keys(facts, claim.run_id),
                 *family.keys,
                 self.keys.answer_until(),
+                self.keys.follow_ups(facts.task_id),
                 *self._ancestor_keys(facts),
             ],
             [
@@ -202,7 +206,10 @@ class Store(Questions):
         return Settled(bells_of(*reply[1:])) if reply[0] == b"settled" else None
 
     async def _cut(self, facts: Facts) -> Cut:
-        return Cut((await self.cancel(facts.task_id, tell_parent=False)).bells)
+        # An update that came meanwhile has made it whole again.
+        task = await self.peek(facts.task_id)
+        answer = await self._cancel_one(task, keep_children=False, tell_parent=False, only_cut=True)
+        return Cut(answer.bells + await self.close_below(facts.task_id))
 
     async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> Cancelled:
         """End a task now, whatever it does, and its descendants unless they are kept.
@@ -255,6 +262,7 @@ class Store(Questions):
                 [
                     *self._task_keys(facts, task.run_id),
                     *family.keys,
+                    self.keys.follow_ups(task.task_id),
                     self.keys.control(),
                     self.keys.children(task.task_id),
                     self.keys.closing(),
@@ -274,7 +282,8 @@ class Store(Questions):
             )
             match reply[0]:
                 case b"cancelled":
-                    return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells_of(reply[2]))
+                    bells, follow_ups = bells_of(reply[2]), int(reply[3])
+                    return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells, follow_ups)
                 case b"already_finished" | b"left":
                     return Cancelled(task.task_id, reply[0].decode(), Status(reply[1].decode()))
                 case b"unknown":

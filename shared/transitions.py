@@ -59,7 +59,7 @@ class Submission(Record):
     context: dict[str, Any] | None = None
     configurable: dict[str, Any] = Field(default_factory=dict)
     own_queue: str | None = None  #: where the caller wants all runs of this task
-    wake_queue: str = "parents"  #: where the runs go that wake this task
+    wake_queue: str = "parents"  #: where the runs go that wake this task; those of follow-ups go to `queue`
     parent_id: str | None = None
     ancestors: tuple[str, ...] = ()  #: root first, parent last
     notify_parent: bool = True
@@ -82,6 +82,16 @@ class Submitted(Record):
     task_id: str
     run_id: str
     created: bool  #: `False`: the idempotency key was used before, and this is what it made
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The answer to an update."""
+
+    run_id: str | None  #: that it started; `None`: it waits for the end of the active one
+    overtaken: str | None = None  #: the run that it stopped
+    dropped: tuple[Interrupt, ...] = ()  #: questions that nobody needs to answer any more
+    bells: tuple[Bell, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,7 @@ class Cancelled:
     outcome: str  #: `cancelled` or `already_finished`
     status: Status  #: of the task now
     bells: tuple[Bell, ...] = ()  #: of the runs that this started: a parent hears of its child
+    follow_ups: int = 0  #: that were still to come, and were dropped
 
 
 @dataclass(frozen=True, slots=True)

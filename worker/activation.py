@@ -13,7 +13,7 @@ from langgraph.graph import END
 from ..shared.checkpoints import RedisSaver
 from ..shared.context import Running, running
 from ..shared.errors import ClaimLost
-from ..shared.messages import ANSWERS
+from ..shared.inputs import ANSWERS
 from .control import Stop
 from .deadlines import Deadlines
 from .executor import current_jobs
@@ -136,8 +136,8 @@ class Activation:
                     self._view.take(mode, payload)
 
     async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
-        """The messages that a later run of a task finds; none for its first one, nor for one that goes on."""
-        if "text" in self._claimed.input or ANSWERS in self._claimed.input:
+        """The messages that a run finds; none where there was no run before, or this one goes on with an answer."""
+        if ANSWERS in self._claimed.input or self._claimed.task.saved_run in {None, self._claimed.run.run_id}:
             return ()
         state = await graph.aget_state(config)
         if state.next and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:

@@ -10,7 +10,8 @@ from langgraph.types import Command
 from ..shared import events
 from ..shared.errors import BadInput
 from ..shared.fork import FILES, preamble
-from ..shared.messages import ANSWERS, agent_input, closing
+from ..shared.inputs import ANSWERS
+from ..shared.messages import agent_input, closing
 from ..shared.notes import CURSOR
 from ..shared.notifications import message as notification
 from ..shared.records import Interrupt

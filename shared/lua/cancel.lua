@@ -1,40 +1,43 @@
 -- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused. Unless they
 -- are kept, its cut rises too, also where it had ended itself, and from then on no descendant is submitted, claimed or
--- settled; a task with children is noted until the caller has closed them. A repeated call gets the same answer.
--- KEYS  after the family: 30 control channel  31 the task's children  32 tasks whose descendants are to be closed
---       33 … ancestors, root first  last: the tree's snapshots
+-- settled; a task with children is noted until the caller has closed them. Its follow-ups are dropped. A repeated call
+-- gets the same answer.
+-- KEYS  after the family: 30 the task's follow-ups  31 control channel  32 the task's children
+--       33 tasks whose descendants are to be closed  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
 --       only_cut ('1': leave a task of which no ancestor was cancelled with its children since it took its place)
--- Returns {'cancelled', status before, what the bell of the parent's wake needs}, {'already_finished', status},
---         {'moved'} where another run is active by now, {'left', status}, or {'unknown'}
+-- Returns {'cancelled', status before, what the bell of the parent's wake needs, follow-ups dropped},
+--         {'already_finished', status}, {'moved'} where another run is active by now, {'left', status}, or {'unknown'}
 local task_id, run_id = ARGV[1], ARGV[2]
-local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase')
+local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase', 'cancelled_by', 'dropped', 'follow_ups')
 if not task[1] then return {'unknown'} end
-if ARGV[9] == '1' and not is_cut(TASK, 33) then return {'left', task[1]} end
-if task[2] ~= run_id and redis.call('HGET', TASK, 'cancelled_by') ~= ARGV[7] then return {'moved'} end
+if task[4] == ARGV[7] then return {'cancelled', task[1], HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, task[5]} end
+if ARGV[9] == '1' and not is_cut(TASK, 34) then return {'left', task[1]} end
+if task[2] ~= run_id then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
-if ended and redis.call('HGET', TASK, 'cancelled_by') == ARGV[7] then return {'cancelled', task[1], bell(PARENT, WAKE_RUN)} end
 if ARGV[4] ~= '1' then
-  local children = redis.call('EXISTS', KEYS[31]) == 1
+  local children = redis.call('EXISTS', KEYS[32]) == 1
   if children or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
-  if children then redis.call('ZADD', KEYS[32], NOW, task_id) end
+  if children then redis.call('ZADD', KEYS[33], NOW, task_id) end
 end
 if ended then return {'already_finished', task[1]} end
 move(TASK, 'cancel', 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
-redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7])
+local dropped = task[6] or '0'
+redis.call('DEL', KEYS[30])
+redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7], 'follow_ups', '0', 'dropped', dropped)
 redis.call('HDEL', TASK, 'grading_run_id')
 redis.call('HDEL', LARGE, 'interrupts')
 local running = false
 if run_id ~= '' then
   running = redis.call('HGET', RUN, 'status') == 'running'
   redis.call('HSET', RUN, 'status', 'cancelled', 'ended_as', 'cancelled', 'ended_ms', int(NOW), 'lease_until_ms', '0')
-  use_up_input()
+  use_up_input(run_id)
   -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
   if not running then unhold(task_id, run_id) end
 end
-if running then redis.call('PUBLISH', KEYS[30], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
+if running then redis.call('PUBLISH', KEYS[31], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
 emit(EVENTS, 'task.cancelled', run_id, ARGV[3])
 leave_parent(task_id)
-return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6] == '1', ARGV[7], ARGV[8])}
+return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6] == '1', ARGV[7], ARGV[8]), dropped}

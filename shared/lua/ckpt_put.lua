@@ -1,9 +1,9 @@
 -- Store a checkpoint and make it the head.
--- ARGV 7 id 8 number of the last notification that this state has ('' = none) 9 number of segments, then
--- (digest, segment)…, then the record, then (entry, cell)…
+-- ARGV 7 id 8 number of the last notification that this state has ('' = none) 9 '1' where it has the run's input
+-- 10 number of segments, then (digest, segment)…, then the record, then (entry, cell)…
 -- Returns the number of whole checkpoints in the namespace, or -2: a segment is missing, bring all of them.
 if refused() then return -1 end
-local id, at, cells = ARGV[7], take_segments(9), {}
+local id, at, cells = ARGV[7], take_segments(10), {}
 for i = at + 1, #ARGV, 2 do
   if incomplete(ARGV[i + 1]) then return -2 end
   cells[#cells + 1] = 'b' .. ARGV[i]
@@ -17,4 +17,5 @@ redis.call('ZADD', ORDER, number, id)
 if ARGV[8] ~= '' and tonumber(ARGV[8]) > (tonumber(redis.call('HGET', TASK, 'cursor')) or 0) then
   redis.call('HSET', TASK, 'cursor', ARGV[8])
 end
+if ARGV[9] == '1' then redis.call('HSET', TASK, 'saved_run', ARGV[1]) end
 return redis.call('ZCOUNT', ORDER, '(0', '+inf')

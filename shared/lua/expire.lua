@@ -1,20 +1,29 @@
--- End a task whose question nobody answered in time; its parent hears of it. A repeated call gets the same answer.
--- KEYS  after the family: 30 until when answers may come
+-- End a task whose question nobody answered in time; its parent hears of it. Where follow-ups wait, it goes on with the
+-- next one instead. A repeated call gets the same answer.
+-- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups
 -- ARGV  task_id  run_id (the run that asked)  error type  error message  event data  note for the parent
---       id for a wake run of the parent  ring_again_ms
--- Returns {'expired', what the bell of the parent's wake needs}, or {'refused'}: it was answered, or ended
+--       id for a wake run of the parent  ring_again_ms  id for a next run
+-- Returns {'expired', what the bell of the parent's wake needs, what the bell of the next run needs}, or {'refused'}: it
+--         was answered, or ended
 local task_id, run_id = ARGV[1], ARGV[2]
 local task = redis.call('HMGET', TASK, 'status', 'phase', 'expired_by')
-if task[3] == ARGV[7] then return {'expired', HAS_PARENT and bell(PARENT, WAKE_RUN) or {}} end
+if task[3] == ARGV[7] then
+  return {'expired', HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, bell(TASK, NEXT_RUN)}
+end
 local until_ms = redis.call('ZSCORE', KEYS[30], member(task_id, run_id))
 if not until_ms or tonumber(until_ms) > NOW then return {'refused'} end
 redis.call('ZREM', KEYS[30], member(task_id, run_id))
 if not MOVES.expire[task[1] .. '/' .. task[2] .. '>timeout/'] or redis.call('LINDEX', RUNS, -1) ~= run_id then
   return {'refused'}
 end
+if redis.call('EXISTS', KEYS[31]) == 1 then
+  redis.call('HSET', TASK, 'expired_by', ARGV[7])
+  emit(EVENTS, 'run.ended', run_id, ARGV[5])
+  return {'expired', {}, next_follow_up(KEYS[31], '', ARGV[9], ARGV[8])}
+end
 move(TASK, 'expire', 'timeout', '')
 redis.call('HSET', TASK, 'asks', '', 'error_type', ARGV[3], 'error_message', ARGV[4], 'expired_by', ARGV[7])
 redis.call('HDEL', LARGE, 'interrupts')
 emit(EVENTS, 'task.settled', run_id, ARGV[5])
 leave_parent(task_id)
-return {'expired', tell_parent(task_id, ARGV[6], false, ARGV[7], ARGV[8])}
+return {'expired', tell_parent(task_id, ARGV[6], false, ARGV[7], ARGV[8]), {}}

@@ -46,8 +46,8 @@ local function begin(task, events, runs, run, input, run_id, kind, queue, given,
   return bell(task, run)
 end
 
--- What a grade was of is not what the task will end with: its next grading is a new one, from iteration 0. An update and
--- the wake of a task that had ended call this.
+-- What a grade was of is not what the task will end with: its next grading is a new one, from iteration 0. An update that
+-- overtakes no run and the wake of a task that had ended call this.
 local function grade_anew(task) redis.call('HDEL', task, 'grade', 'grading_run_id') end
 
 -- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
@@ -59,6 +59,34 @@ local function wake(task, siblings, events, runs, run, input, run_id, ring_again
   begin_counting(task)
   if facts[3] ~= '' and facts[4] ~= '0' then redis.call('SADD', siblings, facts[1]) end
   return begin(task, events, runs, run, input, run_id, 'agent', facts[2], '{}', 'task.woken', '{}', ring_again_ms)
+end
+
+-- Start the task's next run with a message to it, and with what its last run was given and did not save. A question is
+-- dropped; one that had ended is open again for its parent. Returns what its bell needs.
+local function follow_up(last_run, run_id, given, ring_again_ms)
+  local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent')
+  if last_run ~= '' and redis.call('HGET', RUN, 'kind') == 'agent' then
+    use_up_input(last_run)
+    local unsaved, fork = redis.call('GET', INPUT), redis.call('HGET', RUN, 'fork')
+    if unsaved then given = unsaved .. '\n' .. given end
+    if fork then redis.call('HSET', NEXT_RUN, 'fork', fork) end
+    redis.call('DEL', INPUT)
+    redis.call('HDEL', RUN, 'fork')
+  end
+  redis.call('HDEL', LARGE, 'interrupts')
+  move(TASK, 'update', 'pending', 'queued')
+  begin_counting(TASK)
+  if HAS_PARENT and facts[3] ~= '0' then redis.call('SADD', PARENT_OPEN, facts[1]) end
+  redis.call('HSET', TASK, 'token', '', 'asks', '', 'waits_for', '')
+  return begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, run_id, 'agent', facts[2], given, 'task.updated', '{}',
+    ring_again_ms)
+end
+
+-- The same with the first of the messages that waited for the end of what the task was at.
+local function next_follow_up(follow_ups, last_run, run_id, ring_again_ms)
+  grade_anew(TASK)
+  redis.call('HINCRBY', TASK, 'follow_ups', -1)
+  return follow_up(last_run, run_id, redis.call('LPOP', follow_ups), ring_again_ms)
 end
 
 -- The task has ended: its parent does not stay open for it any more.

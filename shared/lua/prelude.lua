@@ -65,9 +65,20 @@ local function is_cut(task, first)
   return false
 end
 
--- Nobody takes up the run's input any more, nor the snapshot that it began with. The tree's snapshots (the last key) go
--- when no run is left that is to begin with one.
-local function use_up_input()
+-- Note the cuts of the task's ancestors, whose keys begin at KEYS[first]: what was cut before cuts it no more.
+local function take_place(task, first)
+  local i = first
+  for id in string.gmatch(redis.call('HGET', task, 'ancestors') or '', '%S+') do
+    redis.call('HSET', task, 'cut:' .. id, redis.call('HGET', KEYS[i], 'cut') or '0')
+    i = i + 1
+  end
+end
+
+-- The run has ended: nobody takes up its input any more, nor the snapshot that it began with, unless it did not end well
+-- and they are not in the saved state: then the next run gets them. The tree's snapshots (the last key) go when no run is
+-- left that is to begin with one.
+local function use_up_input(run_id, well)
+  if not well and redis.call('HGET', TASK, 'saved_run') ~= run_id then return end
   redis.call('DEL', INPUT)
   if redis.call('HDEL', RUN, 'fork') == 0 then return end
   if redis.call('HINCRBY', KEYS[#KEYS], 'runs', -1) <= 0 then redis.call('DEL', KEYS[#KEYS]) end

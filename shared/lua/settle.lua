@@ -1,7 +1,8 @@
 -- End a run. Its task ends with it, asks a person, is graded, or rests: a run that ends well while children are open or
--- news is there ends nothing but itself. A grade run ends the task too, or sends its work back to the agent. A repeated
--- call gets the same answer.
--- KEYS  after the family: 30 until when answers may come  31 … ancestors, root first  last: the tree's snapshots
+-- news is there ends nothing but itself. A grade run ends the task too, or sends its work back to the agent. A task that
+-- would end or rest while follow-ups wait goes on with the next one. A repeated call gets the same answer.
+-- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 … ancestors, root first
+--       last: the tree's snapshots
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
 --       their ids  note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
@@ -17,7 +18,7 @@ if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == t
 end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
-if is_cut(TASK, 31) then return {'cut'} end
+if is_cut(TASK, 32) then return {'cut'} end
 
 local grades = redis.call('HGET', RUN, 'kind') == 'grade'
 local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
@@ -25,11 +26,13 @@ local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
 local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
 local is_graded = status == 'success' and not rests and not grades and grade_queue ~= ''
 local ends = phase == '' and not rests and not is_graded
+local goes_on = (rests or ends) and redis.call('EXISTS', KEYS[31]) == 1
+if goes_on then rests, ends = false, false end
 if rests then
   move(TASK, 'rest', 'running', 'resting')
 elseif is_graded then
   move(TASK, 'grade', 'running', 'grading')
-else
+elseif not goes_on then
   move(TASK, ends and 'finish' or phase == 'queued' and 'revise' or 'pause', status, phase)
 end
 redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and not grades and 'rested' or ARGV[7],
@@ -46,11 +49,13 @@ if ARGV[10] ~= '' and not rests then redis.call('HSET', LARGE, 'result', ARGV[10
 if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
 -- What is in the saved state is not given again; what the next run is to be given stays.
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
-use_up_input()
+use_up_input(run_id, ARGV[6] == 'success')
 unhold(task_id, run_id)
 for i = 22, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 if rests then
   emit(EVENTS, 'task.resting', run_id, '{}')
+elseif goes_on then
+  emit(EVENTS, 'run.ended', run_id, ARGV[#ARGV])
 elseif not is_graded and phase ~= 'queued' then
   emit(EVENTS, ARGV[#ARGV - 1], run_id, ARGV[#ARGV])
 end
@@ -70,7 +75,9 @@ if ends or phase == 'asking' then
   parents_bell = tell_parent(task_id, ARGV[16], false, ARGV[18], ring_again_ms)
 end
 local next_id, bell = ARGV[17], {}
-if is_graded then
+if goes_on then
+  bell = next_follow_up(KEYS[31], run_id, next_id, ring_again_ms)
+elseif is_graded then
   redis.call('HSETNX', TASK, 'grading_run_id', next_id)
   redis.call('HSET', NEXT_RUN, 'of_run', run_id, 'of_queue', redis.call('HGET', RUN, 'queue'))
   bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',

@@ -50,11 +50,7 @@ if payload ~= '' then redis.call('HSET', KEYS[32], 'task_id', task_id, 'run_id',
 if HAS_PARENT then
   redis.call('ZADD', KEYS[33], NOW, task_id)
   if ARGV[7] == '1' then redis.call('SADD', PARENT_OPEN, task_id) end
-  local i = 34
-  for id in string.gmatch(redis.call('HGET', TASK, 'ancestors'), '%S+') do
-    redis.call('HSET', TASK, 'cut:' .. id, redis.call('HGET', KEYS[i], 'cut') or '0')
-    i = i + 1
-  end
+  take_place(TASK, 34)
 end
 emit(EVENTS, 'task.submitted', run_id, ARGV[6])
 return {'created', task_id, run_id}

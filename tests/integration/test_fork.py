@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 import puppets
+from families import DONE
 from outrider import OutriderError
 from outrider.shared.errors import BadInput, ParentClosed
 from outrider.shared.fork import PREAMBLE
@@ -92,6 +93,11 @@ async def test_a_snapshot_goes_when_nobody_is_to_begin_with_it_any_more(site, pa
     await site.o.wait(first)
     assert await site.redis.hget(key, "runs") == b"1"
     await site.o.cancel(second)
+    updated = await site.store.update(second, {"text": "after all"})
+    facts = await site.store.facts(second)
+    held = await site.store.claim(facts, updated.run_id, worker="test", lease_ms=60_000)
+    assert (len(held.snapshot), held.input["text"]) == (1, "brief\n\nafter all")
+    await site.store.settle(facts, held.claim, DONE)
     assert not await site.redis.exists(key)
 
 

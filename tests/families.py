@@ -1,0 +1,57 @@
+"""A tree of tasks in the store, whose runs are claimed and settled by name."""
+
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.shared.transitions import Ending, Facts, Submission
+
+LEASE_MS = 30_000
+DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"found it"')
+FAILED = Ending(RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, error_type="ValueError", error_message="secret")
+TIMED_OUT = Ending(RunStatus.TIMEOUT, EndedAs.TIMED_OUT, Status.TIMEOUT)
+ASKS = Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, task_phase=Phase.ASKING)
+
+
+class Tree:
+    """Submits and runs tasks by name, as a client and a worker would."""
+
+    def __init__(self, store):
+        self.store = store
+        self.paths = {}
+
+    def facts(self, name):
+        path = self.paths[name]
+        return Facts(name, "echo", "echo", path[-1] if path else None, path)
+
+    async def submit(self, name, parent=None, claim=None, **changes):
+        self.paths[name] = (*self.paths[parent], parent) if parent else ()
+        facts = self.facts(name)
+        values = {"parent_id": parent, "ancestors": facts.ancestors, "queue": "subagents", "input": {}} | changes
+        return await self.store.submit(
+            Submission(task_id=name, run_id=f"{name}-1", agent="echo", title="echo", **values),
+            claim,
+        )
+
+    async def claim(self, name):
+        run_id = (await self.store.peek(name)).run_id
+        return await self.store.claim(self.facts(name), run_id, worker="w", lease_ms=LEASE_MS)
+
+    async def settle(self, name, claim, ending=DONE):
+        return await self.store.settle(self.facts(name), claim, ending)
+
+    async def run(self, name, ending=DONE):
+        return await self.settle(name, (await self.claim(name)).claim, ending)
+
+    async def state(self, name):
+        task = await self.store.peek(name)
+        return task.phase or task.status
+
+    async def working_parent(self, *children):
+        await self.submit("p")
+        held = await self.claim("p")
+        for child in children:
+            await self.submit(child, "p", held.claim)
+        return held.claim
+
+    async def resting_parent(self, *children):
+        claim = await self.working_parent(*children)
+        await self.settle("p", claim)
+        assert await self.state("p") == Phase.RESTING
