@@ -32,7 +32,7 @@ class Links:
 
 def open_links(settings: Settings) -> Links:
     """The links of these settings. Nothing connects before it is used."""
-    store = Store(connect(settings), settings.namespace, ring_again_ms=settings.ring_again_ms)
+    store = Store(connect(settings), settings.namespace, **settings.for_store)
     return Links(store, lambda: connect_blocking(settings), _Ringer(settings).ring)
 
 

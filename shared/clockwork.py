@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .context import Claim
+from .limits import MAX_PENDING
 from .queries import Queries
 from .scripts import Scripts
 from .transitions import Due, Facts
@@ -26,10 +27,17 @@ SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 class Clockwork(Queries):
     """The part of the store that heartbeats and sweepers use."""
 
-    def __init__(self, redis: redis.asyncio.Redis, namespace: str, *, ring_again_ms: int = 60_000) -> None:
+    def __init__(
+        self,
+        redis: redis.asyncio.Redis,
+        namespace: str,
+        *,
+        ring_again_ms: int = 60_000,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
         super().__init__(redis, namespace)
         self._scripts = Scripts(redis)
-        self._ring_again_ms = ring_again_ms
+        self._ring_again_ms, self._max_pending = ring_again_ms, max_pending
 
     def _task_keys(self, facts: Facts, run_id: str | None) -> list[str]:
         """KEYS 1 to 17 of the prelude. Where no run is meant, its places hold the task's own key."""

@@ -75,6 +75,25 @@ class ParentClosed(OutriderError):
         super().__init__(f"parent {parent_id} takes no children: {reason} (see `outrider show {parent_id}`)")
 
 
+class LimitReached(OutriderError):
+    """A submit came when there were as many tasks as a limit allows. Nothing was written."""
+
+    def __init__(self, limit: str, most: int, parent_id: str | None, ancestors: tuple[str, ...]) -> None:
+        self.limit, self.most, self.parent_id = limit, most, parent_id
+        root_id = ancestors[0] if ancestors else None
+        messages = {
+            "open": f"parent {parent_id} has as many open children as its limits.max_open_children = {most} allows: "
+            "wait until one has ended, or cancel one",
+            "depth": f"parent {parent_id} is on the lowest level that limits.max_depth = {most} of its root {root_id} "
+            "allows: do the work in this task instead of handing it on",
+            "descendants": f"task {root_id} has had as many tasks below it as its limits.max_descendants = {most} "
+            "allows: do the rest in the tasks that there are",
+            "pending": f"as many tasks are pending as OUTRIDER_MAX_PENDING = {most} allows: "
+            "submit again when workers have caught up (see `outrider doctor`)",
+        }
+        super().__init__(messages[limit])
+
+
 class NotWaiting(OutriderError):
     """An answer came for a task that asks nothing."""
 

@@ -30,6 +30,11 @@ PositiveInt = Annotated[int, BeforeValidator(_positive), Field(strict=True)]
 PositiveSeconds = Annotated[float, BeforeValidator(_positive)]
 
 
+#: What trees of tasks may grow to where nobody says otherwise: an agent that goes on starting tasks ends here.
+MAX_OPEN_CHILDREN, MAX_DEPTH, MAX_DESCENDANTS = 1_000, 50, 10_000
+MAX_PENDING = 100_000  #: tasks that wait for a worker, in all
+
+
 class Limits(Record):
     """Bounds on what a task may use, counted from one submit, update or wake to the next. `None` is no bound."""
 
@@ -39,6 +44,9 @@ class Limits(Record):
     max_output_tokens: PositiveInt | None = None
     idle_seconds: PositiveSeconds | None = None  #: working time without any event
     max_children: Count | None = None  #: tasks that it may start, in its whole life; a fork may start none unless told
+    max_open_children: PositiveInt | None = None  #: tasks below it that may be open at once; else `MAX_OPEN_CHILDREN`
+    max_depth: PositiveInt | None = None  #: levels of tasks below the root of a tree; else `MAX_DEPTH`
+    max_descendants: PositiveInt | None = None  #: tasks that may ever be below the root; else `MAX_DESCENDANTS`
 
     @classmethod
     def check(cls, values: Limits | Mapping[str, Any] | None, where: str = "limits") -> Limits:
@@ -49,6 +57,11 @@ class Limits(Record):
             return cls.model_validate(dict(values or {}))
         except (ValidationError, TypeError, ValueError) as error:
             raise BadInput(f"{where}: {_first_fault(error)} (known limits: {', '.join(cls.model_fields)})") from None
+
+    def of_submits(self) -> dict[str, str]:
+        """Those that are looked at when a task below this one is submitted, as its record has them."""
+        names = ("max_children", "max_open_children", "max_depth", "max_descendants")
+        return {name: str(value) for name in names if (value := getattr(self, name)) is not None}
 
     def over(self, defaults: Limits) -> Limits:
         """These limits, with `defaults` where this one has none."""

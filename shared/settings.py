@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from .devfile import DevFolder
 from .errors import ConfigError
 from .ids import is_name
+from .limits import MAX_PENDING
 
 TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  #: files that a URL may name
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -47,6 +48,7 @@ class Settings(BaseSettings):
     ring_again_seconds: Seconds = 60  #: a bell that nobody answered is rung again, twice as late each time
     grace_seconds: Seconds = 30  #: what a worker that was told to stop gives its runs
     max_attempts: int = Field(default=3, ge=1)
+    max_pending: int = Field(default=MAX_PENDING, ge=1)
     max_input_bytes: int = Field(default=8 * 2**20, ge=1)
     max_result_bytes: int = Field(default=16 * 2**20, ge=1024)
     log_format: Literal["console", "json"] | None = None  #: `None`: console on a terminal, else json
@@ -112,6 +114,11 @@ class Settings(BaseSettings):
     def lease_ms(self) -> int:
         """Length of a lease in milliseconds."""
         return round(self.lease_seconds * 1000)
+
+    @property
+    def for_store(self) -> dict[str, int]:
+        """What the store is to know."""
+        return {"ring_again_ms": self.ring_again_ms, "max_pending": self.max_pending}
 
     @property
     def ring_again_ms(self) -> int:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
 from .context import Claim, running
-from .errors import ClaimLost, IdempotencyConflict, OutriderError, ParentClosed, UnknownTask
+from .errors import ClaimLost, IdempotencyConflict, LimitReached, OutriderError, ParentClosed, UnknownTask
 from .family import Family
 from .ids import new_token
 from .inputs import joined
+from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
 from .notes import note_of
 from .queries import CHUNK
 from .questions import Questions
@@ -41,6 +42,7 @@ class Store(Questions, Updates):
 
         `claim` is that of the parent's run which submits; a stale one is refused with `ClaimLost`. A parent that is
         cancelled, cut or unknown takes no children, nor does one that has as many as its limits allow: `ParentClosed`.
+        Too many tasks, open below the parent, in its tree or pending in all, or too many levels: `LimitReached`.
         `snapshot` is what a fork's first run begins with.
 
         With an idempotency key that was used for the same payload, the answer names the task it made then; with
@@ -65,7 +67,7 @@ class Store(Questions, Updates):
             "parent_id": submission.parent_id or "",
             "ancestors": " ".join(submission.ancestors),
             "notify_parent": "1" if submission.notify_parent else "0",
-            "max_children": "" if submission.limits.max_children is None else f"{submission.limits.max_children}",
+            **submission.limits.of_submits(),
             "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
         }
         run_fields = {
@@ -99,6 +101,10 @@ class Store(Questions, Updates):
                 json.dumps(submission.context) if submission.context is not None else "",
                 json.dumps(submission.configurable) if submission.configurable else "",
                 submission.rubric.model_dump_json() if submission.rubric else "",
+                self._max_pending,
+                MAX_OPEN_CHILDREN,
+                MAX_DEPTH,
+                MAX_DESCENDANTS,
                 len(task_fields) * 2,
                 *_flat(task_fields),
                 len(run_fields) * 2,
@@ -332,6 +338,8 @@ def _refusal(why: str, submission: Submission, claim: Claim | None, limit: int =
         "cut": "a task above it is cancelled",
         "full": f"its limits.max_children = {limit} is reached",
     }
+    if why not in reasons:
+        return LimitReached(why, limit, submission.parent_id, submission.ancestors)
     return ParentClosed(submission.parent_id or "", reasons[why])
 
 

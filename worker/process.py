@@ -99,7 +99,7 @@ class WorkerProcess:
     async def _live(self) -> None:
         settings = self.settings
         async with connect(settings, patient=True, linger=self._linger) as redis:
-            store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
+            store = Store(redis, settings.namespace, **settings.for_store)
             deps = Deps(
                 settings,
                 self._config,

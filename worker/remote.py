@@ -53,7 +53,7 @@ def replace_commands(app: Celery, settings: Settings) -> None:
 async def _cancel(app: Celery, settings: Settings, run_ids: Iterable[str], told: Callable[[str], None]) -> None:
     try:
         async with connect(settings, size=1) as redis:
-            store = Store(redis, settings.namespace, ring_again_ms=settings.ring_again_ms)
+            store = Store(redis, settings.namespace, **settings.for_store)
             for run_id in run_ids:
                 run = await store.get_run(run_id)
                 task = None if run is None else await store.peek(run.task_id)

@@ -1,9 +1,14 @@
-"""Admission: how many runs of an agent are at work at once, and whose turn it is. On fakeredis and on a real server."""
+"""Admission: how many runs of an agent are at work at once and whose turn it is, and which submits are refused.
+
+On fakeredis and on a real server.
+"""
 
 from dataclasses import replace
 
 import pytest
 
+from outrider.shared.errors import LimitReached
+from outrider.shared.limits import Limits
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
@@ -204,3 +209,108 @@ async def test_more_slots_than_before_are_dealt_out_and_fewer_wait_for_the_end_o
     assert await queue.admitted(slots=1) == ["d"]
     assert await queue.admitted(slots=0) == ["e", "f"]  # the bound is gone
     assert all([await queue.bell(name, slots=0) for name in "def"])
+
+
+# Submits
+
+
+class Trees:
+    """Submits tasks by name, each at the end of a path."""
+
+    def __init__(self, store):
+        self.store = store
+
+    async def submit(self, path, *, limits=None, **fields):
+        *above, name = path.split("/")
+        submission = Submission(
+            task_id=name,
+            run_id=f"{name}-1",
+            agent="echo",
+            title="echo",
+            queue="subagents",
+            input={},
+            parent_id=above[-1] if above else None,
+            ancestors=tuple(above),
+            limits=Limits(**limits or {}),
+            **fields,
+        )
+        return (await self.store.submit(submission)).created
+
+    async def refused(self, path, **fields):
+        """Why it is not taken; nothing was written."""
+        before = await self.store.redis.dbsize(), await self.store.redis.zcard(self.store.keys.tasks())
+        with pytest.raises(LimitReached) as error:
+            await self.submit(path, **fields)
+        assert before == (await self.store.redis.dbsize(), await self.store.redis.zcard(self.store.keys.tasks()))
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+
+@pytest.fixture
+def trees(any_redis, namespace):
+    return Trees(Store(any_redis, namespace, max_pending=6))
+
+
+async def test_a_parent_has_so_many_open_children_and_takes_more_when_one_has_ended(trees):
+    await trees.submit("p", limits={"max_open_children": 2})
+    await trees.submit("p/a")
+    await trees.submit("p/b")
+    said = await trees.refused("p/c")
+    assert said.startswith("parent p has as many open children as its limits.max_open_children = 2 allows: wait")
+    assert await trees.submit("p/quiet", notify_parent=False)  # it keeps the parent open for nothing
+    await trees.store.cancel("a")
+    assert await trees.submit("p/c")
+
+
+async def test_a_tree_has_so_many_levels(trees):
+    await trees.submit("r", limits={"max_depth": 2})
+    await trees.submit("r/a")
+    await trees.submit("r/a/b", limits={"max_depth": 9})  # it is the root's that counts
+    assert "limits.max_depth = 2 of its root r allows: do the work in this task" in await trees.refused("r/a/b/c")
+    assert await trees.submit("r/d")
+
+
+async def test_a_tree_has_so_many_tasks_in_its_life(trees):
+    await trees.submit("r", limits={"max_descendants": 2})
+    await trees.submit("r/a")
+    await trees.submit("r/a/b")
+    await trees.store.cancel("a")
+    assert "task r has had as many tasks below it as its limits.max_descendants = 2 allows" in await trees.refused(
+        "r/c"
+    )
+    assert await trees.submit("other")
+
+
+async def test_so_many_tasks_are_pending(trees):
+    for name in "abcdef":
+        assert await trees.submit(name)
+    assert "as many tasks are pending as OUTRIDER_MAX_PENDING = 6 allows" in await trees.refused("g")
+    await trees.store.claim(Facts("a", "echo"), "a-1", worker="w", lease_ms=LEASE_MS)
+    assert await trees.submit("g")
+
+
+async def test_a_submit_that_was_taken_is_answered_as_it_was(trees):
+    await trees.submit("r", limits={"max_open_children": 1, "max_descendants": 1})
+    assert await trees.submit("r/a", idempotency_key="k")
+    assert not await trees.submit("r/a", idempotency_key="k")
+    for name in "bcde":
+        await trees.submit(name)
+    assert not await trees.submit("r/a")
+    await trees.refused("r/x", idempotency_key="other")
+
+
+async def test_no_limit_hinders_a_wake_or_a_run_that_is_given_back(trees):
+    store = trees.store
+    await trees.submit("r", limits={"max_open_children": 1, "max_descendants": 1})
+    parent = await store.claim(Facts("r", "echo"), "r-1", worker="w", lease_ms=LEASE_MS)
+    await trees.submit("r/a")
+    await store.settle(Facts("r", "echo"), parent.claim, DONE)
+    child = Facts("a", "echo", parent_id="r", ancestors=("r",))
+    held = await store.claim(child, "a-1", worker="w", lease_ms=LEASE_MS)
+    for name in "bcdefg":
+        await trees.submit(name)
+    await trees.refused("h")
+    assert await store.give_back(child, held.claim)
+    held = await store.claim(child, "a-1", worker="w", lease_ms=LEASE_MS)
+    settled = await store.settle(child, held.claim, DONE)
+    assert [bell.task_id for bell in settled.bells] == ["r"]

@@ -92,6 +92,18 @@ async def test_tools_refuse_what_is_not_theirs_in_words_that_a_model_can_act_on(
     assert (await site.o.wait(stranger)).status is Status.SUCCESS
 
 
+async def test_a_model_is_told_what_limit_refused_its_task(site):
+    parent = await site.parent("agent", limits={"max_open_children": 1})
+    await site.read(parent)
+    await site.call(parent, started())
+    read = await site.call(parent, started())
+    assert "limits.max_open_children = 1 allows: wait until one has ended, or cancel one" in read.last
+    (child,) = await site.children(parent)
+    await site.end(child)
+    await site.call(parent, started())
+    await site.o.cancel(parent)
+
+
 @pytest.mark.parametrize(
     "call",
     [
