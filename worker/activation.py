@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from langgraph.errors import GraphDrained, NodeCancelledError
+from langgraph.errors import GraphDrained, NodeCancelledError, is_invalid_resume
 from langgraph.graph import END
 
 from ..shared.checkpoints import RedisSaver
@@ -130,10 +130,15 @@ class Activation:
                 durability="sync",
                 control=self._control.drain,
             )
-            async with aclosing(cast("AsyncGenerator[Any]", stream)) as pieces:
-                async for mode, payload in pieces:
-                    self._emitter.heard()
-                    self._view.take(mode, payload)
+            try:
+                async with aclosing(cast("AsyncGenerator[Any]", stream)) as pieces:
+                    async for mode, payload in pieces:
+                        self._emitter.heard()
+                        self._view.take(mode, payload)
+            except Exception as error:
+                if not is_invalid_resume(error):
+                    raise
+                self._view.ask_again((await graph.aget_state(config)).interrupts, error)
 
     async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
         """The messages that a run finds; none where there was no run before, or this one goes on with an answer."""
@@ -156,7 +161,7 @@ class Activation:
         match error:
             case None:
                 asks = self._view.interrupts
-                return self._finished() if asks is None else Paused(asks)
+                return self._finished() if asks is None else Paused(asks, self._view.refused)
             case GraphDrained():
                 return GivenBack()
             case ClaimLost():

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_ERROR = 10_000  #: characters of an error's message in the record
 
 
+INVALID_ANSWER = "InvalidAnswer"  #: the type of the error that a waiting task shows whose agent did not take an answer
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The agent came to its end."""
@@ -31,6 +34,7 @@ class Paused:
     """The agent asks a person."""
 
     interrupts: tuple[Interrupt, ...]
+    refused: str = ""  #: why it asks again: what was wrong with an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Failed:
     @classmethod
     def by(cls, error: BaseException) -> Failed:
         """Name an error by its own type, with its message made safe and short."""
-        return cls(type(error).__name__, _message(error))
+        return cls(type(error).__name__, message_of(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +90,15 @@ def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str,
             return Ending(
                 RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=result, usage=usage, events=events
             )
-        case Paused(interrupts):
+        case Paused(interrupts, refused):
             return Ending(
                 RunStatus.SUCCESS,
                 EndedAs.PAUSED,
                 Status.WAITING,
                 Phase.ASKING,
                 interrupts,
+                error_type=INVALID_ANSWER if refused else "",
+                error_message=refused,
                 usage=usage,
                 events=events,
             )
@@ -120,7 +126,8 @@ def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str,
             )
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """An error's message, made safe and short."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 an agent's exception may fail at being shown

@@ -18,6 +18,7 @@ from ..shared.records import Interrupt
 from ..shared.snapshots import Inherited
 from ..shared.text import plain
 from .agents import Shape
+from .outcomes import message_of
 from .progress import custom, tokens
 from .results import result_of
 
@@ -48,6 +49,7 @@ class View:
         self._run_id = ""
         self.began = False  #: whether there is a state to read
         self.interrupts: tuple[Interrupt, ...] | None = None  #: what it asks a person; `None` where it does not stop
+        self.refused = ""  #: what was wrong with an answer, where it asks again
         self.modes: list[StreamMode] = ["updates", "values", "custom"]
 
     def input_for(
@@ -114,6 +116,10 @@ class View:
                 self.interrupts = tuple({**known, **self._asked(update)}.values())
             elif not node.startswith("__"):
                 self._emit(events.STEP, {"node": node})
+
+    def ask_again(self, questions: Sequence[Question], error: BaseException) -> None:
+        """Ask what is still open once more: the agent did not take an answer."""
+        self.interrupts, self.refused = tuple(self._asked(questions).values()), message_of(error)
 
     def _asked(self, questions: Sequence[Question]) -> dict[str, Interrupt]:
         if not questions:
