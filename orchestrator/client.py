@@ -17,6 +17,7 @@ from ..shared.statuses import Status
 from . import links
 from .files import LISTED, File, Files
 from .submit import FORK, Asked, Submitted, check, check_answer
+from .updating import Updated, check_strategy, check_update
 from .waiting import Watch, check_timeout
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..shared.limits import Limits
     from ..shared.records import Event, Page, Task
     from ..shared.snapshots import Snapshot
+    from ..shared.statuses import Strategy
     from ..shared.store import Store
     from ..shared.transitions import Answered, Cancelled, Submission
 
@@ -241,6 +243,55 @@ class Outrider:
         for bell in answered.bells:
             await self._ring(bell)
         return answered
+
+    async def update(
+        self,
+        task_id: str,
+        text: str,
+        *,
+        strategy: Strategy | Literal["interrupt", "enqueue"] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Updated:
+        """Give a task one more message, on the conversation that it has; `state` is more input state beside it.
+
+        Without an active run it starts one at once, also where the task had ended: limits count anew, a question that
+        it asked is dropped (the answer tells which), and its parent hears of its next end. With one it is refused with
+        `TaskActive`, unless `strategy` says what to do: `interrupt` stops that run, keeps what it has saved, and starts
+        the message's run in the same step; `enqueue` lets the message wait, in order, until the task would end or rest,
+        or until its question is answered. A cancel drops what waits. A second call is a second message.
+        """
+        return await self._update(task_id, text, strategy, state)
+
+    async def _update(
+        self,
+        task_id: str,
+        text: str,
+        strategy: Strategy | str | None,
+        state: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Updated:
+        """Update; a second call with the same `key` gives the first one's answer and changes nothing."""
+        check_id(task_id)
+        how, store, inside = check_strategy(strategy), self._store, running.get()
+        with reachable(self.settings):
+            task = await store.peek(task_id)
+            known = (await catalogue.read(store.redis, store.keys)).get(task.agent)
+            given, notes = check_update(task, text, state, known, self.settings.max_input_bytes)
+            event_id = await store.last_event_id(task_id)
+            claim = inside.claim if inside and inside.claim.task_id in task.ancestors else None
+            updated = await store.update(task_id, given, how, key=key, claim=claim)
+            status = (await store.peek(task_id)).status
+        for bell in updated.bells:
+            notes += await self._ring(bell)
+        return Updated(
+            task_id=task_id,
+            run_id=updated.run_id,
+            status=status,
+            overtaken=updated.overtaken,
+            dropped=updated.dropped,
+            event_id=event_id,
+            notes=tuple(notes),
+        )
 
     async def cancel(self, task_id: str, *, keep_children: bool = False) -> Cancelled:
         """End a task now, and its descendants unless they are kept.

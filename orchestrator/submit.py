@@ -39,6 +39,11 @@ class Submitted(Record):
     created: bool  #: `False`: the idempotency key was used before, and this is what it made
     notes: tuple[str, ...] = ()  #: what was cut, replaced, or could not be done at once
 
+    @property
+    def event_id(self) -> str:
+        """All its events come after this."""
+        return "0"
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -83,17 +88,13 @@ def check(
         raise UnknownAgent(asked.agent, sorted(config.agents))
     known = published.get(entry.name)
     changed: list[str] = []
-    text = _text(asked.text, changed)
-    state = json_object(asked.state or {}, "state", changed)
-    _fits(entry, known, state)
+    given, notes = check_input(entry.name, asked.text, asked.state, known, text_key=entry.input)
     context = None if asked.context is None else json_object(asked.context, "context", changed)
     configurable = _configurable(asked.configurable, changed)
     metadata = json_object(asked.metadata or {}, "metadata", changed)
-    _small_enough(max_bytes, text=text, state=state, context=context, configurable=configurable, metadata=metadata)
-    title, notes = _title(asked.title, entry.name)
-    notes += [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in changed]
-    if state and (known is None or known.input_keys is None):
-        notes.append(f"no worker has told which state keys {entry.name} has: {', '.join(state)} not checked")
+    check_size(max_bytes, **given, context=context, configurable=configurable, metadata=metadata)
+    title, cut = _title(asked.title, entry.name)
+    notes += cut + _replaced(changed)
     queue = _queue(asked.queue)
     if parent is not None and asked.notify_parent and _is_deaf(published.get(parent.agent)):
         raise BadInput(
@@ -111,7 +112,7 @@ def check(
             agent=entry.name,
             title=title,
             queue=queue or entry.queue or SUBAGENTS,
-            input={"text": text, "state": state},
+            input=given,
             mode=asked.mode,
             limits=limits,
             metadata=metadata,
@@ -129,10 +130,31 @@ def check(
     )
 
 
+def check_input(
+    agent: str,
+    text: Any,
+    state: Mapping[str, Any] | None,
+    known: Published | None,
+    *,
+    text_key: str | None = None,
+) -> tuple[dict[str, Any], list[str]]:
+    """What a run is given, `{"text": …, "state": {…}}`, and notes; `BadInput` or `BrokenAgent` names the fault.
+
+    `text_key` is the state key that takes the text, where the configuration names it and not what workers tell.
+    """
+    changed: list[str] = []
+    words, more = _text(text, changed), json_object(state or {}, "state", changed)
+    _fits(agent, text_key, known, more)
+    notes = _replaced(changed)
+    if more and (known is None or known.input_keys is None):
+        notes.append(f"no worker has told which state keys {agent} has: {', '.join(more)} not checked")
+    return {"text": words, "state": more}, notes
+
+
 def check_answer(value: Any, max_bytes: int) -> Any:
     """A copy of an answer that can be stored; `BadInput` where JSON cannot hold it, or it is too large."""
     answer = json_value(value, "the answer", [])
-    _small_enough(max_bytes, answer=answer)
+    check_size(max_bytes, answer=answer)
     return answer
 
 
@@ -145,30 +167,33 @@ def _text(text: Any, changed: list[str]) -> str:
     return safe
 
 
-def _fits(entry: AgentEntry, known: Published | None, state: Mapping[str, Any]) -> None:
+def _replaced(places: list[str]) -> list[str]:
+    return [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in places]
+
+
+def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapping[str, Any]) -> None:
     """Hold that the agent can be built, has a place for the text, and has the keys of the state."""
-    text_key = entry.input
     if known is not None:
         if known.broken:
-            raise BrokenAgent(entry.name, known.broken)
+            raise BrokenAgent(agent, known.broken)
         text_key = text_key or known.input
         if known.has_messages is False and text_key is None:
             raise BadInput(
-                f"agent {entry.name!r} has no messages, so the text has no place: name the state key that takes it, "
-                f'as {{"outrider": {{"agents": {{"{entry.name}": {{"input": "question"}}}}}}}} in langgraph.json'
+                f"agent {agent!r} has no messages, so the text has no place: name the state key that takes it, "
+                f'as {{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}} in langgraph.json'
             )
         if known.input_keys is not None:
             keys = {*known.input_keys, *(("messages",) if known.has_messages else ())}
             for key in state:
                 if key not in keys:
                     raise BadInput(
-                        f"state: agent {entry.name!r} has no key {shorten(repr(key))} "
+                        f"state: agent {agent!r} has no key {shorten(repr(key))} "
                         f"(it has {', '.join(sorted(keys)) or 'none'})"
                     )
     if not isinstance(state.get("messages", []), list):
         raise BadInput(f"state.messages is {shorten(repr(state['messages']))}: must be a list of messages")
     if text_key is not None and text_key in state:
-        raise BadInput(f"state.{text_key} is where the text of agent {entry.name!r} goes: give it as the text alone")
+        raise BadInput(f"state.{text_key} is where the text of agent {agent!r} goes: give it as the text alone")
 
 
 def _check_mode(mode: Any, entry: AgentEntry, known: Published | None, parent: Task | None) -> None:
@@ -192,7 +217,8 @@ def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[s
     return configurable
 
 
-def _small_enough(bound: int, **parts: Any) -> None:
+def check_size(bound: int, **parts: Any) -> None:
+    """Hold that parts of an input are together no larger than `bound` bytes; else `BadInput` tells their sizes."""
     sizes = {name: size(part) for name, part in parts.items() if part}
     whole = sum(sizes.values())
     if whole > bound:

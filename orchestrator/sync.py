@@ -57,6 +57,7 @@ class SyncOutrider:
     wait = _blocking(Outrider.wait)
     tree = _blocking(Outrider.tree)
     answer = _blocking(Outrider.answer)
+    update = _blocking(Outrider.update)
     cancel = _blocking(Outrider.cancel)
     result = _blocking(Outrider.result)
     state = _blocking(Outrider.state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,7 +29,9 @@ def register(app: typer.Typer) -> None:
 def cancel(
     task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks to end.")],
     keep_children: Annotated[bool, typer.Option("--keep-children", help="Let what they started go on.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: [{task_id, outcome, status}].")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: [{task_id, outcome, status, follow_ups}].")
+    ] = False,
 ) -> int:
     """End tasks, and all that they started, now. One that had ended keeps its status, and the answer says which."""
     for task_id in task_ids:
@@ -38,11 +40,22 @@ def cancel(
     for error in unknown:
         complain(str(error))
     if as_json:
-        print_json([{"task_id": one.task_id, "outcome": one.outcome, "status": one.status.value} for one in answers])
+        print_json([_json(one) for one in answers])
     else:
         for one in answers:
             print(f"{one.task_id}\t{one.outcome}\t{one.status}")
+            if one.follow_ups:
+                complain(f"task {one.task_id}: {one.follow_ups} follow-ups that were still to come are dropped")
     return 2 if unknown else 0
+
+
+def _json(answer: Cancelled) -> dict[str, Any]:
+    return {
+        "task_id": answer.task_id,
+        "outcome": answer.outcome,
+        "status": answer.status.value,
+        "follow_ups": answer.follow_ups,
+    }
 
 
 async def _cancel(task_ids: Sequence[str], *, keep_children: bool) -> tuple[list[Cancelled], list[UnknownTask]]:

@@ -32,7 +32,7 @@ def follow(
 
     check_id(task_id)
 
-    async def begin(_outrider: Outrider) -> str:
-        return task_id
+    async def begin(_outrider: Outrider) -> tuple[str, str]:
+        return task_id, "0"
 
     return watch(Outrider(), begin, as_json=as_json)

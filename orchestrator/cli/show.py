@@ -115,6 +115,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "status": f"{task.status}/{task.phase}" if task.phase else task.status.value,
         "waits": f"for a {task.waits_for}: its agent has as many runs at work as it may" if task.waits_for else "",
         "attempt": f"{task.attempt}" if task.attempt else "",
+        "follow-ups": f"{task.follow_ups} wait for their turn" if task.follow_ups else "",
         "parent": task.parent_id or "",
         "created": clock(task.created_at),
         "updated": clock(task.updated_at),

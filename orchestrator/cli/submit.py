@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...shared.errors import BadInput, WaitTimeout
 from . import options
-from .console import as_text, complain, print_json, print_text, run, working
-from .endings import QUESTION, TIMED_OUT, exit_code, tell_ending
+from .console import complain
+from .handing import Way, hand_over
 
 if TYPE_CHECKING:
-    from ...shared.records import Task
-    from ..client import Outrider
     from ..submit import Submitted
 
 EPILOG = """\b
@@ -56,9 +53,7 @@ def submit(
     With --json: {task_id, run_id, status, created, notes}, with --wait the whole task besides, with --follow its
     events as JSON lines.
     """
-    seconds = options.seconds("--wait-timeout", wait_timeout)
-    if follow and (wait or seconds is not None):
-        raise BadInput("--follow watches until the end: leave out --wait and --wait-timeout")
+    way = Way.chosen(wait=wait, wait_timeout=wait_timeout, follow=follow, as_json=as_json)
     limits = {
         "timeout_seconds": options.seconds("--timeout", timeout),
         "max_turns": max_turns,
@@ -85,51 +80,7 @@ def submit(
         "mode": FORK if fork else ISOLATED,
         "idempotency_key": idempotency_key,
     }
-    if follow:
-        return _follow(client, arguments, as_json=as_json)
-    return run(_submit(client, arguments, waits=wait or seconds is not None, bound=seconds, as_json=as_json))
-
-
-async def _submit(
-    client: Outrider, arguments: dict[str, Any], *, waits: bool, bound: float | None, as_json: bool
-) -> int:
-    from asyncio import CancelledError
-
-    async with client as outrider:
-        submitted = await outrider.submit(**arguments)
-        _tell(submitted, quiet=as_json)
-        if not waits:
-            if as_json:
-                print_json(submitted.to_json())
-            return 0
-        code = 0
-        try:
-            with working(f"task {submitted.task_id} goes on, also after Ctrl-C", quiet=as_json):
-                task = await outrider.wait(submitted.task_id, bound)
-        except CancelledError:
-            complain(f"task {submitted.task_id} goes on (outrider follow {submitted.task_id})")
-            raise
-        except WaitTimeout as error:
-            complain(str(error))
-            task, code = await outrider.get(submitted.task_id), TIMED_OUT
-        if as_json:
-            print_json(_whole(submitted, task))
-        elif not code:
-            _print_ending(task)
-        return code or exit_code(task)
-
-
-def _follow(client: Outrider, arguments: dict[str, Any], *, as_json: bool) -> int:
-    from .watching import watch
-
-    async def begin(outrider: Outrider) -> str:
-        submitted = await outrider.submit(**arguments)
-        _tell(submitted, quiet=as_json)
-        if as_json:
-            print_json(submitted.to_json(), lines=True)
-        return submitted.task_id
-
-    return watch(client, begin, as_json=as_json)
+    return hand_over(client, lambda outrider: outrider.submit(**arguments), _tell, way)
 
 
 def _tell(submitted: Submitted, *, quiet: bool) -> None:
@@ -140,17 +91,3 @@ def _tell(submitted: Submitted, *, quiet: bool) -> None:
         complain(note)
     if not submitted.created:
         complain(f"task {submitted.task_id} was submitted before with this idempotency key")
-
-
-def _whole(submitted: Submitted, task: Task) -> dict[str, Any]:
-    """The task, with what the submit answered; where both have a key, the task's is newer."""
-    return {**submitted.to_json(), **task.to_json()}
-
-
-def _print_ending(task: Task) -> None:
-    if exit_code(task) == QUESTION:
-        for question in task.interrupts:
-            print_text(f"question {question.id}: {as_text(question.value)}")
-    elif task.result is not None and exit_code(task) == 0:
-        print_text(as_text(task.result))
-    tell_ending(task)

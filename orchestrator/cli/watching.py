@@ -57,17 +57,17 @@ class Lines:
             print_text(as_text(task.result))
 
 
-def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[str]], *, as_json: bool) -> int:
-    """Show the task that `begin` names until it has ended; the exit code. Ctrl-C detaches."""
+def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[tuple[str, str]]], *, as_json: bool) -> int:
+    """Show the task that `begin` names, after an event of it, until it has ended; the exit code. Ctrl-C detaches."""
     watched: list[str] = []
 
     async def follow() -> int:
         async with client as outrider:
-            task_id = await begin(outrider)
+            task_id, after = await begin(outrider)
             watched.append(task_id)
             first = await outrider.get(task_id)
             with _view(first, as_json=as_json) as view:
-                async for event in outrider.follow(task_id):
+                async for event in outrider.follow(task_id, after):
                     view.event(event)
             task = await outrider.get(task_id)
             view.end(task)

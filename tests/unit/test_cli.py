@@ -22,7 +22,7 @@ from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
 
-VERBS = ("submit", "list", "show", "follow", "cancel", "worker", "demo")
+VERBS = ("submit", "list", "show", "follow", "update", "cancel", "worker", "demo")
 
 
 @dataclass
@@ -512,6 +512,56 @@ def test_a_transcript_as_json_is_langchains_dicts(outrider):
     assert shown["messages"][0]["data"]["content"] == "Find it."
 
 
+def test_update_goes_on_with_a_task_that_ended(outrider, world):
+    world.at_the_bell = ends(Status.ERROR, error="ValueError")
+    task_id = outrider("submit", "agent", "text").lines[0]
+    world.at_the_bell = ends(result="after all", events=EVENTS)
+    ran = outrider("update", task_id, "again", "--wait")
+    assert (ran.code, ran.lines[1:]) == (0, ["after all"])
+    shown = outrider("show", task_id, "--json").json
+    assert [run["status"] for run in shown["runs"]] == ["error", "success"]
+    assert ran.lines[0] == shown["runs"][1]["run_id"]
+    ran = outrider("update", task_id, "and again", "--follow", "--json")
+    answer, *events = [json.loads(line) for line in ran.lines]
+    assert (ran.code, answer["status"], answer["task_id"]) == (0, "pending", task_id)
+    assert [events[0]["type"], events[-1]["type"]] == ["task.updated", "task.settled"]
+    assert {event["run_id"] for event in events} == {answer["run_id"]}
+
+
+def test_update_of_an_active_task_is_refused_or_says_what_it_does(outrider, world, monkeypatch):
+    submitted = outrider("submit", "agent", "text", "--json").json
+    task_id = submitted["task_id"]
+    ran = outrider("update", task_id, "more")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert submitted["run_id"] in ran.err
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"later")))
+    ran = outrider("update", task_id, "-", "--strategy", "enqueue", "--json")
+    assert (ran.code, ran.json["run_id"], ran.json["status"]) == (0, None, "pending")
+    assert "follow-ups\t1 wait for their turn" in outrider("show", task_id).out
+    ran = outrider("update", task_id, "now", "--strategy", "interrupt")
+    assert (ran.code, len(ran.lines)) == (0, 1)
+    assert f"run {submitted['run_id']} was stopped" in ran.err
+    ran = outrider("cancel", task_id)
+    assert (ran.code, ran.out) == (0, f"{task_id}\tcancelled\tcancelled\n")
+    assert "1 follow-ups" in ran.err
+    world.at_the_bell = ends(Status.WAITING, question="go on?")
+    outrider("update", task_id, "again")
+    assert "question q1 was dropped: go on?" in outrider("update", task_id, "never mind").err
+
+
+def test_the_state_of_an_update_keeps_its_nulls(outrider, world):
+    task_id = outrider("submit", "agent", "text").lines[0]
+    outrider("cancel", task_id)
+    given = []
+
+    async def notes(store, bell):
+        given.append((await store.claim(Facts(task_id, "agent"), bell.run_id, worker="w1", lease_ms=30_000)).input)
+
+    world.at_the_bell = notes
+    assert outrider("update", task_id, "again", "--state", '{"skills_metadata": null}').code == 0
+    assert given == [{"text": "text\n\nagain", "state": {"skills_metadata": None}}]
+
+
 def test_cancel_says_what_is_true(outrider, world):
     waiting = outrider("submit", "agent", "text").lines[0]
     world.at_the_bell = ends(result="x")
@@ -520,8 +570,8 @@ def test_cancel_says_what_is_true(outrider, world):
     assert (ran.code, ran.json) == (
         0,
         [
-            {"task_id": waiting, "outcome": "cancelled", "status": "cancelled"},
-            {"task_id": done, "outcome": "already_finished", "status": "success"},
+            {"task_id": waiting, "outcome": "cancelled", "status": "cancelled", "follow_ups": 0},
+            {"task_id": done, "outcome": "already_finished", "status": "success", "follow_ups": 0},
         ],
     )
     ran = outrider("cancel", "nobody", done)

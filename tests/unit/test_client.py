@@ -10,7 +10,15 @@ from outrider.orchestrator.links import Links
 from outrider.shared import catalogue
 from outrider.shared.broker import BrokerUnreachable
 from outrider.shared.catalogue import Published
-from outrider.shared.errors import BadInput, BrokenAgent, ConfigError, IdempotencyConflict, UnknownAgent, UnknownTask
+from outrider.shared.errors import (
+    BadInput,
+    BrokenAgent,
+    ConfigError,
+    IdempotencyConflict,
+    TaskActive,
+    UnknownAgent,
+    UnknownTask,
+)
 from outrider.shared.keys import Keys
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, RunStatus
@@ -241,6 +249,8 @@ async def test_a_bad_id_is_refused_before_anything_is_read(method, bad, outrider
     with pytest.raises(BadInput, match="must match"):
         await getattr(outrider, method)(bad)
     with pytest.raises(BadInput, match="must match"):
+        await outrider.update(bad, "text")
+    with pytest.raises(BadInput, match="must match"):
         await anext(outrider.follow(bad))
 
 
@@ -250,6 +260,55 @@ async def test_an_unknown_id_is_told(outrider):
             await method("nobody")
     with pytest.raises(UnknownTask):
         await anext(outrider.follow("nobody"))
+
+
+async def test_an_update_goes_on_where_a_task_ended(outrider, bells):
+    done = await outrider.submit("researcher", "text", queue="fast")
+    await finish(outrider, done)
+    updated = await outrider.update(done.task_id, "more \ud835", state={"files": None})
+    assert (updated.status, updated.overtaken, updated.dropped) == (Status.PENDING, None, ())
+    assert any("lone surrogates" in note for note in updated.notes)
+    assert any("files not checked" in note for note in updated.notes)
+    assert (bells.rung[-1].run_id, bells.rung[-1].queue) == (updated.run_id, "fast")
+    kinds = [
+        event.type
+        for event in await outrider._store.events(done.task_id, updated.event_id, reader=outrider._store.redis)
+    ]
+    assert kinds == ["task.updated"]
+
+
+async def test_an_update_of_an_active_task_needs_a_strategy(outrider, bells):
+    done = await outrider.submit("researcher", "text")
+    with pytest.raises(TaskActive, match=done.run_id):
+        await outrider.update(done.task_id, "more")
+    queued = await outrider.update(done.task_id, "more", strategy="enqueue")
+    assert (queued.run_id, queued.status, len(bells.rung)) == (None, Status.PENDING, 1)
+    updated = await outrider.update(done.task_id, "rather this", strategy="interrupt")
+    assert updated.overtaken == done.run_id
+    assert (await outrider.cancel(done.task_id)).follow_ups == 1
+
+
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": " "}, "text is empty"),
+        ({"text": 7}, "text is a int"),
+        ({"text": "x" * 3000}, "OUTRIDER_MAX_INPUT_BYTES"),
+        ({"state": {"wrong": 1}}, "has no key 'wrong'"),
+        ({"state": {"messages": 1}}, "must be a list"),
+        ({"strategy": "later"}, "strategy 'later' must be of interrupt, enqueue"),
+        ({"task_id": "nobody"}, "no task nobody"),
+    ],
+)
+async def test_a_bad_update_is_refused_and_changes_nothing(arguments, message, outrider):
+    done = await outrider.submit("researcher", "text")
+    await finish(outrider, done)
+    before = await outrider.get(done.task_id)
+    with pytest.raises(OutriderError, match=message) as refused:
+        await outrider.update(**{"task_id": done.task_id, "text": "more", **arguments})
+    assert "\n" not in str(refused.value)
+    assert await outrider.get(done.task_id) == before
 
 
 async def test_cancel_says_what_is_true(outrider):

@@ -1,0 +1,113 @@
+"""What a command does that gave a task work: it leaves, waits for the end, or watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from ...shared.errors import BadInput, WaitTimeout
+from . import options
+from .console import as_text, complain, print_json, print_text, run, working
+from .endings import QUESTION, TIMED_OUT, exit_code, tell_ending
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...shared.records import Task
+    from ..client import Outrider
+
+
+class Answer(Protocol):
+    """What the client says of a task that got work."""
+
+    @property
+    def task_id(self) -> str:
+        """The task."""
+
+    @property
+    def event_id(self) -> str:
+        """The event after which what comes of it is told."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form."""
+
+
+A = TypeVar("A", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What to do once the task has its work."""
+
+    waits: bool
+    bound: float | None  #: seconds that the wait takes at most
+    follows: bool
+    as_json: bool
+
+    @classmethod
+    def chosen(cls, *, wait: bool, wait_timeout: str | None, follow: bool, as_json: bool) -> Self:
+        """Read the options; `BadInput` where they contradict each other."""
+        bound = options.seconds("--wait-timeout", wait_timeout)
+        waits = wait or bound is not None
+        if follow and waits:
+            raise BadInput("--follow watches until the end: leave out --wait and --wait-timeout")
+        return cls(waits, bound, follow, as_json)
+
+
+def hand_over(client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell: Callable[..., None], way: Way) -> int:
+    """Give the work, let `tell(answer, quiet=…)` say so, then go that way; the exit code."""
+    if way.follows:
+        return _follow(client, give, tell, as_json=way.as_json)
+    return run(_wait(client, give, tell, way))
+
+
+async def _wait(client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell: Callable[..., None], way: Way) -> int:
+    from asyncio import CancelledError
+
+    async with client as outrider:
+        answer = await give(outrider)
+        tell(answer, quiet=way.as_json)
+        if not way.waits:
+            if way.as_json:
+                print_json(answer.to_json())
+            return 0
+        code = 0
+        try:
+            with working(f"task {answer.task_id} goes on, also after Ctrl-C", quiet=way.as_json):
+                task = await outrider.wait(answer.task_id, way.bound)
+        except CancelledError:
+            complain(f"task {answer.task_id} goes on (outrider follow {answer.task_id})")
+            raise
+        except WaitTimeout as error:
+            complain(str(error))
+            task, code = await outrider.get(answer.task_id), TIMED_OUT
+        if way.as_json:
+            # Where both have a key, the task's is newer.
+            print_json({**answer.to_json(), **task.to_json()})
+        elif not code:
+            _print_ending(task)
+        return code or exit_code(task)
+
+
+def _follow(
+    client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell: Callable[..., None], *, as_json: bool
+) -> int:
+    from .watching import watch
+
+    async def begin(outrider: Outrider) -> tuple[str, str]:
+        answer = await give(outrider)
+        tell(answer, quiet=as_json)
+        if as_json:
+            print_json(answer.to_json(), lines=True)
+        return answer.task_id, answer.event_id
+
+    return watch(client, begin, as_json=as_json)
+
+
+def _print_ending(task: Task) -> None:
+    if exit_code(task) == QUESTION:
+        for question in task.interrupts:
+            print_text(f"question {question.id}: {as_text(question.value)}")
+    elif task.result is not None and exit_code(task) == 0:
+        print_text(as_text(task.result))
+    tell_ending(task)

@@ -1,0 +1,71 @@
+"""`outrider update`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...shared.ids import check_id
+from ...shared.statuses import Strategy  # noqa: TC001 typer reads it
+from . import options
+from .console import as_text, complain
+from .handing import Way, hand_over
+
+if TYPE_CHECKING:
+    from ..updating import Updated
+
+EPILOG = """\b
+Examples:
+  outrider update 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10 "And in the release before?" --wait
+  outrider update 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10 "Only the last year" --strategy interrupt
+  cat more.md | outrider update 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10 - --strategy enqueue --follow
+  outrider update 0b6f2c1e-6f7e-4b52-9f3a-6d2a2a7a9d10 "Look again" --state '{"skills_metadata": null}'"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("update", epilog=EPILOG)(update)
+
+
+def update(
+    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
+    text: Annotated[str, typer.Argument(help="What it is told; - reads it from stdin.")],
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="What becomes of an active run; without it the update is refused.")
+    ] = None,
+    state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
+    wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Give a task one more message, on the conversation that it has; print the id of the run that it starts.
+
+    With --json: {task_id, run_id, status, overtaken, dropped, event_id, notes}, with --wait the whole task besides,
+    with --follow its events from here on as JSON lines.
+    """
+    check_id(task_id)
+    way = Way.chosen(wait=wait, wait_timeout=wait_timeout, follow=follow, as_json=as_json)
+    from ..client import Outrider
+
+    client = Outrider()
+    bound = client.settings.max_input_bytes
+    message, more = options.text_or_stdin(text, bound), options.json_object("--state", state, bound)
+    return hand_over(
+        client, lambda outrider: outrider.update(task_id, message, strategy=strategy, state=more), _tell, way
+    )
+
+
+def _tell(updated: Updated, *, quiet: bool) -> None:
+    """Print the run's id at once; what it cost goes to stderr."""
+    if not quiet and updated.run_id:
+        print(updated.run_id, flush=True)
+    if updated.run_id is None:
+        complain(f"task {updated.task_id} is {updated.status}: the message waits for its turn")
+    if updated.overtaken:
+        complain(f"run {updated.overtaken} was stopped")
+    for question in updated.dropped:
+        complain(f"question {question.id} was dropped: {as_text(question.value)}")
+    for note in updated.notes:
+        complain(note)
