@@ -124,6 +124,7 @@ def check(
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
             notify_parent=asked.notify_parent,
             answer_within_ms=_answer_within(asked.answer_within),
+            max_attempts=entry.max_attempts,
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,

@@ -69,6 +69,7 @@ class Store(Questions, Updates):
             "notify_parent": "1" if submission.notify_parent else "0",
             **submission.limits.of_submits(),
             "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
+            "max_attempts": str(submission.max_attempts or ""),
         }
         run_fields = {
             "run_id": submission.run_id,
