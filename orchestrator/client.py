@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..shared.context import Running
     from ..shared.limits import Limits
     from ..shared.records import Event, Page, Task
+    from ..shared.rubric import Rubric
     from ..shared.snapshots import Snapshot
     from ..shared.statuses import Strategy
     from ..shared.store import Store
@@ -95,6 +96,7 @@ class Outrider:
         notify_parent: bool = True,
         mode: Literal["isolated", "fork"] = "isolated",
         answer_within: float | None = None,
+        rubric: Rubric | Mapping[str, Any] | str | None = None,
     ) -> Submitted:
         """Hand a task to an agent of `langgraph.json`, and return at once.
 
@@ -106,6 +108,9 @@ class Outrider:
         An `isolated` child gets the text and the state that are given here, and nothing of its parent's. A `fork`
         begins with its parent's conversation as the parent's model saw it when it was saved last, and with the files of
         the parent's state; it may start no tasks itself unless `limits.max_children` says so.
+
+        By a `rubric` (else the agent's own) a grader judges the work before the task ends, and sends it back to the
+        agent as often as the rubric allows. A child does not inherit its parent's.
 
         `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
         is what people see of it (never the text). A question that the task asks a person waits `answer_within` seconds
@@ -127,6 +132,7 @@ class Outrider:
             notify_parent,
             mode,
             answer_within,
+            rubric,
         )
         return await self._submit(asked, parent)
 

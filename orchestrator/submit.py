@@ -14,12 +14,14 @@ from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
 from ..shared.text import one_line
 from ..shared.transitions import Submission
 from .jsonable import cleaned, json_object, json_value, size
+from .rubrics import grades
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..shared.catalogue import AgentEntry, Config, Published
     from ..shared.records import Task
+    from ..shared.rubric import Rubric
 
 MAX_TITLE = 200  #: characters; a longer title is cut, and the answer says so
 ISOLATED, FORK = "isolated", "fork"  #: what a child begins with: its text alone, or its parent's conversation too
@@ -62,6 +64,7 @@ class Asked:
     notify_parent: bool = True
     mode: str = ISOLATED
     answer_within: float | None = None
+    rubric: Rubric | Mapping[str, Any] | str | None = None
 
 
 @dataclass(slots=True)
@@ -88,7 +91,9 @@ def check(
         raise UnknownAgent(asked.agent, sorted(config.agents))
     known = published.get(entry.name)
     changed: list[str] = []
-    given, notes = check_input(entry.name, asked.text, asked.state, known, text_key=entry.input)
+    graded = grades(asked.rubric, entry, config)
+    state = {**json_object(asked.state or {}, "state", changed), **graded.state} if graded.state else asked.state
+    given, notes = check_input(entry.name, asked.text, state, known, text_key=entry.input)
     context = None if asked.context is None else json_object(asked.context, "context", changed)
     configurable = _configurable(asked.configurable, changed)
     metadata = json_object(asked.metadata or {}, "metadata", changed)
@@ -123,8 +128,9 @@ def check(
             parent_id=parent.task_id if parent else None,
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
             notify_parent=asked.notify_parent,
+            rubric=graded.rubric,
+            grade_queue=graded.queue,
             answer_within_ms=_answer_within(asked.answer_within),
-            max_attempts=entry.max_attempts,
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,

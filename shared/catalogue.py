@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
+from . import grader_config
 from .errors import BadInput, ConfigError
+from .grader_config import GraderEntry, Grading
 from .ids import is_name
 from .limits import Limits
 from .record import Record
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
     from .keys import Keys
 
-SECTION_KEYS = frozenset({"agents"})
-AGENT_KEYS = frozenset({"queue", "input", "limits", "description", "concurrency", "max_attempts", "retry_on"})
+SECTION_KEYS = frozenset({"agents", "grader"})
+AGENT_KEYS = frozenset({"queue", "input", "limits", "description", "concurrency"}) | grader_config.AGENT_KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,7 @@ class AgentEntry:
     limits: Limits = field(default_factory=Limits)
     description: str | None = None
     concurrency: int | None = None  #: how many of its runs may be at work at once, on all workers together
-    max_attempts: int | None = None  #: of each run, from one new checkpoint to the next; `None`: as the settings say
-    retry_on: tuple[str, ...] = ()  #: types of errors that are worth another attempt, bare or with their module
+    grading: Grading = field(default_factory=Grading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Config:
     file: Path
     agents: dict[str, AgentEntry]
     env: dict[str, str]  #: for the process; what it has set already wins
+    grader: GraderEntry = field(default_factory=GraderEntry)
 
     @property
     def folder(self) -> Path:
@@ -71,8 +73,12 @@ class Config:
         _known(section, SECTION_KEYS, f'{path}: "outrider"')
         defaults = _object(section.get("agents", {}), f'{path}: "outrider.agents"')
         _known(defaults, frozenset(graphs), f'{path}: "outrider.agents"', what="agent")
-        agents = {name: _entry(name, graph, defaults.get(name, {}), f"{path}") for name, graph in graphs.items()}
-        return cls(file, agents, _env(whole.get("env", {}), file))
+        agents = {
+            name: _entry(name, graph, defaults.get(name, {}), f"{path}", file.parent) for name, graph in graphs.items()
+        }
+        where = f'{path}: "outrider.grader"'
+        grader = grader_config.grader(_object(section.get("grader", {}), where), where)
+        return cls(file, agents, _env(whole.get("env", {}), file), grader)
 
     def queues(self) -> list[str]:
         """The queues that entries name of their own, each once."""
@@ -100,7 +106,7 @@ def _parse(file: Path) -> Any:
         raise ConfigError(f"{file} cannot be read: {error}") from None
 
 
-def _entry(name: str, graph: Any, defaults: Any, path: str) -> AgentEntry:
+def _entry(name: str, graph: Any, defaults: Any, path: str, folder: Path) -> AgentEntry:
     where = f'{path}: "graphs.{name}"'
     if not is_name(name):
         raise ConfigError(f"{where}: the name must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
@@ -117,35 +123,16 @@ def _entry(name: str, graph: Any, defaults: Any, path: str) -> AgentEntry:
     if queue is not None and not is_name(queue):
         raise ConfigError(f'{where}: "queue" = {queue!r}: must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}')
     limits = _limits(section.get("limits", {}), f'{where}: "limits"')
-    return AgentEntry(
-        name,
-        target,
-        queue,
-        section.get("input"),
-        limits,
-        section.get("description"),
-        _count(section.get("concurrency"), f'{where}: "concurrency"'),
-        _count(section.get("max_attempts"), f'{where}: "max_attempts"'),
-        _retry_on(section.get("retry_on", []), where),
-    )
+    concurrency = _count(section.get("concurrency"), f'{where}: "concurrency"')
+    grading = grader_config.grading(section, where, folder)
+    text_key, description = section.get("input"), section.get("description")
+    return AgentEntry(name, target, queue, text_key, limits, description, concurrency, grading)
 
 
 def _count(value: Any, where: str) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ConfigError(f"{where} = {value!r}: must be a whole number above zero")
     return value
-
-
-def _retry_on(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) and _is_type_name(name) for name in value):
-        raise ConfigError(
-            f'{where}: "retry_on" = {value!r}: must be a list of types of errors, such as ["httpx.HTTPError", "Flaky"]'
-        )
-    return tuple(value)
-
-
-def _is_type_name(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
 
 
 def _limits(value: Any, where: str) -> Limits:

@@ -94,22 +94,24 @@ class RedisSaver(CheckpointReader):
                     yield entry(channel, version)
                     yield self._cells.write(self.serde, values[channel], keys.pool, fresh)
 
-        has_input = self._claim is not None and not ns and metadata.get("source") == "input"
-        cursor = self._cursor(ns, values, has_input=has_input)
+        # A grader's conversation has a thread of its own.
+        of_task = self._claim is not None and thread_id == self._claim.task_id and not ns
+        has_input = of_task and metadata.get("source") == "input"
+        cursor = self._cursor(values, has_input=has_input) if of_task else ""
         owner = owner_of(ns, metadata.get("parents"))
         head = [thread_id, ns, owner, checkpoint["id"], cursor, int(has_input)]
         if await self._store("put", keys, head, cells) >= self._keep + SLACK:
             await self._prune_old(thread_id, ns)
         return config_of(thread_id, ns, checkpoint["id"])
 
-    def _cursor(self, ns: str, values: dict[str, Any], *, has_input: bool) -> Part:
+    def _cursor(self, values: dict[str, Any], *, has_input: bool) -> Part:
         """The last notification that a checkpoint holds: the record learns of it in the same step.
 
         It is what the run was given, once its input is saved, or what the parents' middleware took in since. Where that
         works in an agent within the graph, the graph's state has no cursor, and its messages tell.
         """
         claim = self._claim
-        if claim is None or ns:
+        if claim is None:
             return ""
         given = claim.inbox_to if has_input else 0
         taken = int(values.get(CURSOR) or 0)

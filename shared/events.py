@@ -11,6 +11,8 @@ TOOL_ENDED: Final = "tool.ended"
 PROGRESS: Final = "progress"
 CUSTOM: Final = "custom"
 DROPPED: Final = "dropped"
+GRADE_STARTED: Final = "grade.started"
+GRADE_FINISHED: Final = "grade.finished"
 
 #: Every type, and what its data holds.
 EVENTS: Final[dict[str, str]] = {
@@ -19,13 +21,12 @@ EVENTS: Final[dict[str, str]] = {
     "run.waits": "its agent has as many runs at work as it may: it waits its turn: `for` (`slot`)",
     "run.given_back": "its worker shuts down; it goes on from its last step",
     "run.lost": "its worker was not heard of; it goes on from its last step",
-    "run.retried": "an error is worth another attempt, after so many seconds: `error_type`, `seconds`",
     "task.resting": "the run ended well while subagents are at work: no worker is held",
     "task.woken": "news came to a task at rest, and a run was queued for it",
     "inbox.arrived": "a subagent's end, or its question to a person, was told: `task_id`",
     "task.grading": "the run ended well, and its work waits for a grader",
-    "grade.started": "a grader works: `grading_run_id`, `iteration`",
-    "grade.finished": "the work was graded: as above, and `result`, `explanation`, `unverified`, `gaps`",
+    GRADE_STARTED: "a grader works: `grading_run_id`, `iteration`",
+    GRADE_FINISHED: "the work was graded: as above, and `result`, `explanation`, `unverified`, `gaps`",
     "task.revising": "the work goes back to the agent, and a run was queued for it",
     "task.waiting": "the run asks a person: `status`",
     "task.answered": "a person answered: `status`, `id` of the question, `open` questions that are left",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, model_validator
 
@@ -96,6 +96,14 @@ class GradedCriterion(Record):
     by: Literal["checks", "model"] = "model"  #: who judged it
 
 
+class NotedGrade(Record):
+    """What a parent is told of a grade."""
+
+    result: GradeResult
+    explanation: str
+    gaps: tuple[str, ...]  #: criteria that are not met, each with what is missing
+
+
 class Grade(Record):
     """What a grading came to."""
 
@@ -109,14 +117,19 @@ class Grade(Record):
     result_sha256: str  #: of the result that was graded, as JSON text
 
     @property
+    def satisfied(self) -> bool:
+        """Whether the work is good enough for its rubric."""
+        return self.result is GradeResult.SATISFIED
+
+    @property
     def open_gaps(self) -> tuple[GradedCriterion, ...]:
         """The criteria that are not met."""
         return tuple(criterion for criterion in self.criteria if not criterion.passed)
 
-    def noted(self) -> dict[str, Any]:
-        """What a parent is told of it: the result, why, and the open gaps."""
-        gaps = [] if self.result is GradeResult.SATISFIED else [f"{one.name}: {one.gap}" for one in self.open_gaps]
-        return {"result": self.result.value, "explanation": self.explanation, "gaps": gaps}
+    def noted(self) -> NotedGrade:
+        """What a parent is told of it."""
+        gaps = () if self.satisfied else tuple(f"{one.name}: {one.gap}" for one in self.open_gaps)
+        return NotedGrade(result=self.result, explanation=self.explanation, gaps=gaps)
 
 
 def recorded(criteria: Iterable[Passed | Missed], by: Literal["checks", "model"]) -> tuple[GradedCriterion, ...]:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 ANSWERS = "answers"  #: what the input of a run has that goes on with answers: values by the ids of the questions
+FEEDBACK = "feedback"  #: what the input of a run has that revises graded work
 
 
 def joined(lines: bytes) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class Usage(Record):
     total_tokens: int = 0
     turns: int = 0  #: model calls
     by_model: dict[str, dict[str, int]] = Field(default_factory=dict)
+    grader: Usage | None = None  #: what the task's graders consumed, which counts apart
 
     def plus(self, other: Usage) -> Usage:
         """The sum of both, model by model."""
@@ -102,4 +103,5 @@ class Usage(Record):
             total_tokens=self.total_tokens + other.total_tokens,
             turns=self.turns + other.turns,
             by_model=by_model,
+            grader=(self.grader or Usage()).plus(other.grader) if other.grader else self.grader,
         )

@@ -7,17 +7,31 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from .errors import BadInput
+from .inputs import FEEDBACK
 from .text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+GRADER = "rubric_grader"  #: marks what a grader says, as deepagents marks it
 LC_SOURCE = "outrider_closing"  #: marks messages that we put into a conversation, which no person wrote
+
+
+def input_id(run_id: str) -> str:
+    """Id of the message that a run was given."""
+    return f"{run_id}-input"
 
 
 def description(run_id: str, text: str) -> HumanMessage:
     """The text of a run as a message. Its id is the run's, so that a second attempt gives the same message."""
-    return HumanMessage(content=clean(text), id=f"{run_id}-input")
+    return HumanMessage(content=clean(text), id=input_id(run_id))
+
+
+def feedback(run_id: str, text: str) -> HumanMessage:
+    """What a grader has to say to the agent."""
+    return HumanMessage(
+        content=clean(text), id=f"{run_id}-feedback", name=GRADER, additional_kwargs={"lc_source": GRADER}
+    )
 
 
 def agent_input(
@@ -25,17 +39,18 @@ def agent_input(
 ) -> dict[str, Any]:
     """Build the graph's input from `{"text": …, "state": {…}}`; `BadInput` where the text has no place."""
     state = dict(given.get("state") or {})
-    text = given.get("text")
-    if text is None:  # a wake: the news is all there is
+    text, said = given.get("text"), given.get(FEEDBACK)
+    if text is None and said is None:  # a wake: the news is all there is
         return state
-    if text_key is not None:
+    if text is not None and text_key is not None:
         return {**state, text_key: clean(text)}
     if not has_messages:
         raise BadInput(
             f"agent {agent!r} has no messages, so the text has no place: name the state key that takes it, as "
             f'{{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}} in langgraph.json'
         )
-    return {**state, "messages": [*state.get("messages", ()), description(run_id, text)]}
+    own = [*([feedback(run_id, said)] if said else ()), *([description(run_id, text)] if text is not None else ())]
+    return {**state, "messages": [*state.get("messages", ()), *own]}
 
 
 def closing(messages: Sequence[Any], run_id: str) -> list[ToolMessage]:

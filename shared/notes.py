@@ -40,6 +40,6 @@ def note_of(
             "result_length": len(text),
             "media": media,
             "error_type": error_type or None,
-            "grade": grade.noted() if grade else None,
+            "grade": grade.noted().to_json() if grade else None,
         }
     )

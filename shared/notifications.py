@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import HumanMessage
 
 from .blocks import MEDIA, told
+from .grades import Grade, GradeResult
 from .notes import NOTE_LIMIT as LIMIT
 from .statuses import Status
 from .text import clean, one_line, render_json
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AnyMessage, BaseMessage
 
+    from .grades import NotedGrade
     from .records import Notification, Task
 
+MOST_GAPS = 20  #: of a grade, that a model is told
 FIELD_LIMIT = 400  #: of a field that is not the result, raw
 LC_SOURCE = "outrider_notification"
 FACTS = "outrider_notification"  #: where a message carries its facts
@@ -44,7 +47,14 @@ def message(note: Notification, *, tools: bool) -> HumanMessage:
         id=note.id,
         additional_kwargs={
             "lc_source": LC_SOURCE,
-            FACTS: {**facts, "id": note.id, "agent": note.agent, "title": note.title, "seq": note.seq},
+            FACTS: {
+                **facts,
+                "id": note.id,
+                "agent": note.agent,
+                "title": note.title,
+                "seq": note.seq,
+                **({"grade": note.grade.result.value} if note.grade else {}),
+            },
             "deepagents_notification": {**facts, "agent_name": note.agent},
         },
     )
@@ -71,7 +81,11 @@ def _without(message: BaseMessage, kinds: set[str]) -> Any:
 
 def render(note: Notification, *, tools: bool) -> str:
     """The text of a notification, at most `LIMIT` characters."""
-    facts = (*_facts(note.task_id, note.agent, note.status, note.title), ("open-tasks", str(note.open_children)))
+    facts = (
+        *_facts(note.task_id, note.agent, note.status, note.title),
+        *_graded(note.grade),
+        ("open-tasks", str(note.open_children)),
+    )
     tail = f"</task-notification> {_next_step(note, tools=tools)}"
     match note.status:
         case Status.SUCCESS:
@@ -88,7 +102,7 @@ def report(task: Task, offset: int = 0) -> str:
 
     `offset` is the character of that text to begin with; what does not fit is said with the offset that reads on.
     """
-    facts = _facts(task.task_id, task.agent, task.status, task.title)
+    facts = (*_facts(task.task_id, task.agent, task.status, task.title), *_graded(task.grade))
     so_far = "" if task.result is None else told(task.result)[0]
     if task.interrupts:
         body = Body("question", render_json([question.value for question in task.interrupts]))
@@ -119,6 +133,20 @@ class Body:
 
 def _facts(task_id: str, agent: str, status: Status, title: str) -> tuple[tuple[str, str], ...]:
     return (("task-id", task_id), ("agent-name", agent), ("status", status.value), ("title", title))
+
+
+def _graded(grade: Grade | NotedGrade | None) -> tuple[tuple[str, str], ...]:
+    """What a grader said, where one did: work that did not satisfy it comes with the gaps that are open."""
+    if grade is None:
+        return ()
+    noted = grade.noted() if isinstance(grade, Grade) else grade
+    result = ("grade", noted.result.value)
+    if noted.result is GradeResult.SATISFIED:
+        return (result,)
+    gaps = tuple(("open-gap", gap) for gap in noted.gaps[:MOST_GAPS])
+    more = len(noted.gaps) - len(gaps)
+    left_out = (("open-gap", f"… and {more} more"),) if more else ()
+    return (result, ("grade-explanation", noted.explanation), *gaps, *left_out)
 
 
 def _rest(task_id: str, *, tools: bool) -> Callable[[int], str]:

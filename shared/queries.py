@@ -46,6 +46,10 @@ class Queries:
             runs = tuple(Run.from_hash(run) for run in await pipe.execute() if run)
         return Task.from_hash(fields, runs, dict(zip(LARGE, large, strict=True)))
 
+    async def result_json(self, task_id: str) -> str:
+        """JSON text of the result that the task's last run wrote, also where the task has not ended; empty: none."""
+        return (await self.redis.hget(self.keys.large(task_id), "result") or b"").decode()
+
     async def peek(self, task_id: str) -> Task:
         """The task's record alone, in one round trip."""
         fields = await self.redis.hgetall(self.keys.task(task_id))

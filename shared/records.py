@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 
 from pydantic import Field
 
-from .grades import Grade, GradeResult  # noqa: TC001 pydantic reads them
+from .grades import Grade, NotedGrade  # noqa: TC001 pydantic reads them
 from .limits import Limits, Usage
 from .record import Moment, Record
 from .rubric import Rubric  # noqa: TC001 pydantic reads it
@@ -77,11 +77,7 @@ class Run(Record):
     created_at: Moment
     started_at: Moment | None = None
     ended_at: Moment | None = None
-    error: Fault | None = None  #: how it ended, or, while it waits for another attempt, why that is made
-    not_before: Moment | None = None  #: when its next attempt may start, if one is waited for
-    failures: int = Field(default=0, exclude=True)  #: lost workers and retried errors while `saves` was the task's
-    saves: int = Field(default=0, exclude=True)  #: checkpoints of the task when the last of these was counted
-    losses: int = Field(default=0, exclude=True)  #: lost workers in all
+    error: Fault | None = None
     grade: Grade | None = None  #: of a grade run: what it came to
     of_run: str | None = Field(default=None, exclude=True)  #: of a grade run: the agent's run that it grades
     epoch: int = Field(default=0, exclude=True)  #: of its last claim
@@ -108,10 +104,6 @@ class Run(Record):
             error=_fault(fields),
             grade=_loaded(fields, "grade"),
             of_run=_text(fields, "of_run"),
-            not_before=_moment(fields, "not_before_ms") if fields.get(b"status") == b"pending" else None,
-            failures=_number(fields, "failures"),
-            saves=_number(fields, "saves"),
-            losses=_number(fields, "losses"),
             epoch=_number(fields, "epoch"),
             token=_text(fields, "token"),
             lease_until_ms=_number(fields, "lease_until_ms"),
@@ -153,12 +145,11 @@ class Task(Record):
     queue: str | None = Field(default=None, exclude=True)  #: where the caller wants its runs
     notify_parent: bool = Field(default=True, exclude=True)
     answer_until: Moment | None = Field(default=None, exclude=True)  #: when its last question expired, or will
-    max_attempts: int | None = Field(default=None, exclude=True)  #: of each run; `None`: what the workers' settings say
-    saves: int = Field(default=0, exclude=True)  #: checkpoints that its runs saved
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
     usage_before: Usage = Field(default=Usage(), exclude=True)  #: what its last submit, update or wake found used
+    grading_run_id: str | None = Field(default=None, exclude=True)  #: first grade run since the task began its work
     working_ms: int = Field(default=0, exclude=True)  #: working time of its ended runs and attempts since then
     saved_run: str | None = Field(default=None, exclude=True)  #: the last run whose input is in the saved state
 
@@ -213,23 +204,14 @@ class Task(Record):
             ancestors=tuple((_text(fields, "ancestors") or "").split()),
             queue=_text(fields, "queue"),
             notify_parent=_text(fields, "notify_parent") != "0",
-            max_attempts=_number(fields, "max_attempts") or None,
-            saves=_number(fields, "saves"),
             seq=_number(fields, "seq"),
             given=_number(fields, "given"),
             cursor=_number(fields, "cursor"),
             usage_before=_loaded(fields, "usage_before", {}),
             saved_run=_text(fields, "saved_run"),
+            grading_run_id=_text(fields, "grading_run_id"),
             working_ms=_number(fields, "working_ms"),
         )
-
-
-class NotedGrade(Record):
-    """What a parent is told of a grade."""
-
-    result: GradeResult
-    explanation: str
-    gaps: tuple[str, ...]  #: criteria that are not met, each with what is missing
 
 
 class Notification(Record):

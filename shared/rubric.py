@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_RUBRIC = 50_000  #: characters: a grader reads it whole, each time
-MAX_ITERATIONS = 100
+MAX_ITERATIONS, DEFAULT_ITERATIONS = 100, 3
 
 
 def _said(value: object) -> object:
@@ -36,7 +36,7 @@ class Rubric(Record):
     """
 
     text: Annotated[Said, Field(max_length=MAX_RUBRIC)]
-    max_iterations: Annotated[PositiveInt, Field(le=MAX_ITERATIONS)] = 3
+    max_iterations: Annotated[PositiveInt, Field(le=MAX_ITERATIONS)] = DEFAULT_ITERATIONS
     model: Said | None = None
     tools: tuple[Said, ...] | None = None
 

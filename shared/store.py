@@ -15,7 +15,7 @@ from .context import Claim, running
 from .errors import ClaimLost, IdempotencyConflict, LimitReached, OutriderError, ParentClosed, UnknownTask
 from .family import Family
 from .ids import new_token
-from .inputs import joined
+from .inputs import FEEDBACK, joined
 from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
 from .notes import note_of
 from .queries import CHUNK
@@ -69,7 +69,6 @@ class Store(Questions, Updates):
             "notify_parent": "1" if submission.notify_parent else "0",
             **submission.limits.of_submits(),
             "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
-            "max_attempts": str(submission.max_attempts or ""),
         }
         run_fields = {
             "run_id": submission.run_id,
@@ -202,7 +201,7 @@ class Store(Questions, Updates):
                 family.wake_run,
                 self._ring_again_ms,
                 ending.grade.model_dump_json() if ending.grade else "",
-                json.dumps({"feedback": ending.feedback}) if ending.feedback else "",
+                json.dumps({FEEDBACK: ending.feedback}) if ending.feedback else "",
                 *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
                 "task.settled" if ending.task_phase is None else "task.waiting",
                 json.dumps({"status": ending.task_status.value, "error_type": ending.error_type or None}),

@@ -84,11 +84,11 @@ class Desk:
 class Bench(Desk):
     """A runner on this loop, as a worker process has one, without Celery."""
 
-    def __init__(self, settings, store, redis):
+    def __init__(self, settings, store, redis, agents=AGENTS):
         super().__init__(store, redis)
         allow_graphs_without_checkpoints()
         answer_each_question_once()
-        config = Config.load(AGENTS)
+        config = Config.load(agents)
         self.settings, self.held, self.bells = settings, Held(), []
         asyncio.get_running_loop().set_default_executor(JobExecutor(8))
         self.agents = Agents(config.agents, config.folder)
@@ -117,10 +117,10 @@ async def desk(settings):
 
 
 @asynccontextmanager
-async def bench(redis_url, namespace, **settings):
+async def bench(redis_url, namespace, agents=AGENTS, **settings):
     settings = Settings(redis_url=redis_url, namespace=namespace, **settings)
     async with connect(settings) as client, plain(redis_url) as reader:
-        yield Bench(settings, Store(client, namespace), reader)
+        yield Bench(settings, Store(client, namespace), reader, agents)
 
 
 class WorkerProcess:

@@ -18,9 +18,8 @@ from .control import Stop
 from .deadlines import Deadlines
 from .executor import current_jobs
 from .meter import Meter
-from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, Retry, TimedOut
+from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
 from .progress import Emitter
-from .retries import is_retryable, least_pause
 from .upstream import attached
 from .view import View
 
@@ -62,7 +61,7 @@ class Activation:
             lambda batch: deps.store.emit(claimed.claim, claimed.task.agent, batch), runs=deps.held.__len__
         )
         self._meter = Meter(claimed.task, control.stop, self._emitter.emit)
-        control.usage = lambda: self._meter.usage
+        control.usage = lambda: self.usage
         self._view = View(self._emitter.emit)
         self._work: asyncio.Task[None] | None = None
 
@@ -168,15 +167,13 @@ class Activation:
             case ClaimLost():
                 return NotOurs()
             case NodeCancelledError(__cause__=BaseException() as own):
-                return self._failed(own)
+                return Failed.by(own)
             case _:
-                return self._failed(error)
+                return Failed.by(error)
 
-    def _failed(self, error: BaseException) -> Failed | Retry:
-        entry = self._deps.config.agents.get(self._claimed.task.agent)
-        failed = Failed.by(error)
-        again = is_retryable(error, entry.retry_on if entry else ())
-        return Retry(failed, least_pause(error)) if again else failed
+    def failed(self, error: BaseException) -> Outcome:
+        """What it comes to where something fails that is not the agent's code."""
+        return Failed.by(error)
 
     def _stopped(self, reason: Stop) -> Outcome:
         limits = self._claimed.task.limits

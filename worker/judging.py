@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
+from langgraph.errors import GraphBubbleUp, GraphDrained
 
+from ..shared.errors import ClaimLost, OutriderError
 from ..shared.grades import shortfall
 
 if TYPE_CHECKING:
@@ -17,6 +19,11 @@ NOT_CONFIRMED = (
     "The grader called the work satisfactory and did not account for every criterion of the rubric, so that cannot be "
     "relied on. Make the evidence for each criterion easy to find."
 )
+
+
+class NoVerdict(OutriderError):
+    """A grader ended without a verdict."""
+
 
 log = structlog.get_logger("outrider.worker")
 
@@ -32,6 +39,8 @@ async def judged(ask: Callable[[str | None], Awaitable[Verdict]], wanted: Sequen
     if reason is not None:
         try:
             verdict = await ask(reason)
+        except (GraphBubbleUp, GraphDrained, ClaimLost):  # it was stopped, and did not fail
+            raise
         except Exception as error:  # noqa: BLE001 the grader answered once: that is no error of its own
             log.warning("grader.second_try_failed", error=type(error).__name__)
     if verdict.result == "satisfied" and shortfall(verdict, wanted) is not None:

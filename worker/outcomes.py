@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..shared.statuses import EndedAs, Phase, RunStatus, Status
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from ..shared.grades import Grade
     from ..shared.limits import Usage
     from ..shared.records import Interrupt
 
@@ -38,6 +39,17 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
+class Graded:
+    """The work of the run before was graded, or its grader failed; `feedback` is for the agent that is to revise it."""
+
+    grade: Grade
+    result: str  #: JSON text: what was graded
+    feedback: str = ""
+    type: str = ""  #: of the error of a grader that failed
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The agent ended in an error, or a limit of turns or tokens ended it."""
 
@@ -49,26 +61,6 @@ class Failed:
     def by(cls, error: BaseException) -> Failed:
         """Name an error by its own type, with its message made safe and short."""
         return cls(type(error).__name__, message_of(error))
-
-    def after(self, attempts: int) -> Failed:
-        """The same, where it was met in more attempts than one."""
-        return replace(self, message=f"{self.message} (after {attempts} attempts)") if attempts > 1 else self
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """The agent ended in an error that is worth another attempt, if one is left."""
-
-    failed: Failed
-    least_seconds: float  #: before the next attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """The run waits for another attempt: its record says until when."""
-
-    type: str  #: of the error
-    seconds: float = 0.0  #: from when it was written; 0 where it was written before
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +91,8 @@ class Waits:
     """No slot of its agent is free: the run is pending until its turn comes, and is rung for then."""
 
 
-Outcome: TypeAlias = Finished | Paused | Failed | Retry | Retried | TimedOut | GivenBack | Cancelled | NotOurs | Waits
-Settled: TypeAlias = Finished | Paused | Failed | TimedOut
+Outcome: TypeAlias = Finished | Paused | Graded | Failed | TimedOut | GivenBack | Cancelled | NotOurs | Waits
+Settled: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
 
 
 def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
@@ -120,6 +112,20 @@ def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str,
                 error_type=INVALID_ANSWER if refused else "",
                 error_message=refused,
                 usage=usage,
+                events=events,
+            )
+        case Graded(grade, result, feedback, kind, message):
+            return Ending(
+                RunStatus.ERROR if kind else RunStatus.SUCCESS,
+                EndedAs.FAILED if kind else EndedAs.GRADED,
+                Status.PENDING if feedback else Status.SUCCESS,
+                Phase.QUEUED if feedback else None,
+                result=result,
+                error_type=kind,
+                error_message=message,
+                usage=usage,
+                grade=grade,
+                feedback=feedback,
                 events=events,
             )
         case TimedOut(seconds, result):

@@ -6,20 +6,19 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import structlog
 from redis.exceptions import RedisError
 
 from ..shared.broker import BrokerUnreachable
-from ..shared.records import Fault, Run
 from ..shared.refusals import is_away
-from ..shared.statuses import RunStatus
+from ..shared.statuses import RunKind, RunStatus
 from ..shared.transitions import Claimed, Settled
 from .activation import Activation
 from .control import Control
-from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retried, Retry, Waits, ending
+from .grader import GradeActivation
+from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Waits, ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +61,9 @@ class Runner:
                 return await self._not_held(run_id, claimed)
             control.held(claimed.claim, facts.agent)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
-                activation = Activation(deps, claimed, control)
-                outcome = await self._settle(facts, claimed.claim, await activation.ended())
+                kind = GradeActivation if claimed.run.kind is RunKind.GRADE else Activation
+                activation = kind(deps, claimed, control)
+                outcome = await self._settle(facts, claimed.claim, activation)
                 await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
                 if isinstance(outcome, Cancelled):
@@ -78,19 +78,14 @@ class Runner:
         return outcome
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
-        """Why there is nothing to do: it was cancelled, waits for its time or a slot, or someone else has or had it."""
+        """Why there is nothing to do: the run was cancelled, waits for a slot, or someone else has it or had it."""
         if cut is not None:
             await self._ring(cut.bells)
             return Cancelled()
         run = await self.deps.store.get_run(run_id)
-        match run:
-            case Run(status=RunStatus.CANCELLED):
-                return Cancelled()
-            case Run(not_before=datetime(), error=Fault(type=kind)):
-                return Retried(kind)
-            case Run(status=RunStatus.PENDING):
-                return Waits()
-        return NotOurs()
+        if run is not None and run.status is RunStatus.PENDING:
+            return Waits()
+        return Cancelled() if run is not None and run.status is RunStatus.CANCELLED else NotOurs()
 
     async def _admit(self, agent: str) -> None:
         """Ring for the runs whose turn it is, where a slot of this agent is free now."""
@@ -99,18 +94,22 @@ class Runner:
             with suppress(RedisError):  # else a sweeper looks
                 await self._ring(await self.deps.store.admit({agent: slots}, lease_ms=self.deps.settings.lease_ms))
 
-    async def _settle(self, facts: Facts, claim: Claim, ended: Ended) -> Outcome:
-        """Write the outcome into the record, however long Redis is away; where it was refused, the answer says why."""
+    async def _settle(self, facts: Facts, claim: Claim, activation: Activation) -> Outcome:
+        """Let the run end and write its outcome into the record, however long Redis is away.
+
+        Where it was refused, the answer says why.
+        """
+        ended, refused = await activation.ended(), False
         pause, longest = RETRY_SECONDS
         while True:
             try:
                 return await self._write(facts, claim, ended)
             except RedisError as error:
                 if not is_away(error):
-                    if isinstance(ended.outcome, Failed):
+                    if refused or isinstance(ended.outcome, Failed):
                         raise
                     # It is what is written that Redis does not take: that is an error of this run.
-                    ended = replace(ended, outcome=Failed.by(error), events=[])
+                    ended, refused = replace(ended, outcome=activation.failed(error), events=[]), True
                     continue
                 log.warning("run.cannot_settle", error=type(error).__name__, again_in=round(pause, 1))
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 no secret
@@ -119,14 +118,12 @@ class Runner:
     async def _write(self, facts: Facts, claim: Claim, ended: Ended) -> Outcome:
         store, outcome = self.deps.store, ended.outcome
         match outcome:
-            case Cancelled() | Retried():
+            case Cancelled():
                 return outcome
             case NotOurs() | Waits():
                 kept = False
             case GivenBack():
                 kept = await store.give_back(facts, claim, ended.usage, ended.events)
-            case Retry(failed, least_seconds):
-                return await self._retry(facts, claim, ended, failed, least_seconds)
             case _:
                 settled = await store.settle(facts, claim, ending(outcome, ended.usage, ended.events))
                 if not isinstance(settled, Settled):
@@ -134,26 +131,6 @@ class Runner:
                 await self._ring(settled.bells)
                 return outcome
         return outcome if kept else await self._not_held(claim.run_id)
-
-    async def _retry(self, facts: Facts, claim: Claim, ended: Ended, failed: Failed, least_seconds: float) -> Outcome:
-        answer, pause_ms = await self.deps.store.retry(
-            facts,
-            claim,
-            Fault(type=failed.type, message=failed.message),
-            least_ms=round(least_seconds * 1000),
-            max_attempts=self.deps.settings.max_attempts,
-            usage=ended.usage,
-            events=ended.events,
-        )
-        match answer:
-            case "released":
-                return Retried(failed.type, pause_ms / 1000)
-            case "exhausted":
-                run = await self.deps.store.get_run(claim.run_id)
-                outcome = failed.after(run.attempt + 1 if run else 1)
-                return await self._write(facts, claim, replace(ended, outcome=outcome))
-            case _:
-                return await self._not_held(claim.run_id)
 
     async def _ring(self, bells: Sequence[Bell]) -> None:
         """Ring for the runs that a settle started: news of this task, or its parent's wake."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -17,8 +17,9 @@ from ..shared.clockwork import SWEEP_PAGE
 from ..shared.context import Claim
 from ..shared.errors import UnknownTask
 from ..shared.refusals import is_away
-from ..shared.statuses import EndedAs, RunStatus, Status
+from ..shared.statuses import EndedAs, RunKind, RunStatus, Status
 from ..shared.transitions import Ending, Facts, Settled
+from .subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ..shared.store import Store
 
 LOST = "WorkerLost"  #: the type of its error
-TICK_SECONDS = 0.002  #: after a moment of Redis' clock, which tells milliseconds, it has come for sure
 
 log = structlog.get_logger("outrider.sweeper")
 
@@ -54,14 +54,13 @@ class Sweeper:
     ) -> None:
         self._settings, self._store, self._send, self._tell = settings, store, ring, tell
         self._slots = slots or {}
-        self._due = asyncio.Event()  #: something is, before the next round
         self._broker_away = False  #: since this sweep found it so
         self._complained = False  #: of a broker that is away
 
     async def run(self) -> None:
         """Sweep for ever. Redis or the broker may go away meanwhile."""
-        failing = False
-        await self._pause(self._settings.sweep_seconds * random.random())  # noqa: S311 no secret: workers that start together spread out
+        pause, failing = self._settings.sweep_seconds, False
+        await asyncio.sleep(pause * random.random())  # noqa: S311 no secret: workers that start together spread out
         while True:
             try:
                 while await self.sweep():
@@ -72,17 +71,7 @@ class Sweeper:
                 failing = True
             else:
                 failing = False
-            await self._pause(self._settings.sweep_seconds)
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._due.wait()
-        self._due.clear()
-
-    def look_in(self, seconds: float) -> None:
-        """Sweep in so many seconds too: a run that this process gave back waits until then."""
-        asyncio.get_running_loop().call_later(seconds + TICK_SECONDS, self._due.set)
+            await asyncio.sleep(pause)
 
     async def sweep(self) -> bool:
         """Sweep once; whether there is more to do at once."""
@@ -160,7 +149,7 @@ class Sweeper:
             await self._inform("task-retried", run.run_id)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
-            settled = await self._store.settle(facts, claim, _worker_lost(run), only_expired=True)
+            settled = await self._store.settle(facts, claim, await self._worker_lost(run), only_expired=True)
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
             if settled is None:
                 return False
@@ -178,8 +167,7 @@ class Sweeper:
     async def _ring_overdue(self, task: Task, run: Run) -> bool:
         if self._broker_away or not await self._store.ring_again(Facts.of(task), run.run_id):
             return False
-        if run.not_before is None:
-            log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
+        log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
         await self._ring(self._store.bell(task, run))
         return True
 
@@ -192,17 +180,25 @@ class Sweeper:
             await self._ring(bell)
         return True
 
+    async def _worker_lost(self, run: Run) -> Ending:
+        ending = _worker_lost(run)
+        if run.kind is not RunKind.GRADE:
+            return ending
+        # The agent did its work: its grade says that nobody could judge it.
+        subject = await Subject.of(self._store, run.task_id, run)
+        grade = subject.error(LOST, ending.error_message)
+        return replace(ending, task_status=Status.SUCCESS, result=subject.result_json, grade=grade)
+
 
 def _worker_lost(run: Run) -> Ending:
-    losses = "once" if run.losses == 0 else f"{run.losses + 1} times"
+    attempts = "1 attempt" if run.attempt == 0 else f"each of {run.attempt + 1} attempts"
     return Ending(
         RunStatus.ERROR,
         EndedAs.LOST,
         Status.ERROR,
         error_type=LOST,
         error_message=(
-            f"its worker was not heard of any more, {losses} in {run.attempt + 1} attempts; the last was {run.worker} "
-            "(was it killed, out of memory? max_attempts in langgraph.json, or OUTRIDER_MAX_ATTEMPTS, sets how many "
-            "are made without a new step)"
+            f"its worker was not heard of any more, in {attempts}; the last was {run.worker} "
+            "(was it killed, out of memory? OUTRIDER_MAX_ATTEMPTS sets how many are made)"
         ),
     )

@@ -9,8 +9,7 @@ from celery.exceptions import Ignore, Retry
 from redis.exceptions import RedisError
 
 from ..shared.broker import BROKER_ERRORS, TASK_NAMES, BrokerUnreachable
-from ..shared.statuses import RunKind
-from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, Retried, TimedOut, Waits
+from .outcomes import Cancelled, Failed, Finished, GivenBack, Graded, NotOurs, Paused, TimedOut, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +32,8 @@ def add_tasks(app: Celery, process: Callable[[], WorkerProcess]) -> None:
     def run(self: Task, task_id: str, run_id: str) -> None:
         _tell(self, run_id, _answer(process(), task_id, run_id))
 
-    app.task(run, name=TASK_NAMES[RunKind.AGENT], bind=True, throws=(AgentFailed,), ignore_result=True)
+    for name in TASK_NAMES.values():
+        app.task(run, name=name, bind=True, throws=(AgentFailed,), ignore_result=True)
 
 
 def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
@@ -51,15 +51,13 @@ def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
 def _tell(task: Task, run_id: str, outcome: Outcome) -> None:
     """End the Celery task as the run ended. Never raised inside an `except`: monitors would show what it handled."""
     match outcome:
-        case Finished() | Paused():
+        case Finished() | Paused() | Graded(type=""):
             return
         case GivenBack():
             raise Retry(message="given back")
         case Waits():
             raise Retry(message="waits for a slot")
-        case Retried(kind):
-            raise Retry(message=f"another attempt after {kind}")
-        case Failed(kind):
+        case Failed(kind) | Graded(type=kind):
             raise AgentFailed(kind)
         case TimedOut():
             raise AgentFailed("timeout")

@@ -8,9 +8,10 @@ from ...shared.statuses import Status
 from .console import complain
 
 if TYPE_CHECKING:
+    from ...shared.grades import Grade
     from ...shared.records import Task
 
-DONE, ENDED_BADLY, BAD_USE, UNREACHABLE, QUESTION, TIMED_OUT = range(6)
+DONE, ENDED_BADLY, BAD_USE, UNREACHABLE, QUESTION, TIMED_OUT, NOT_SATISFIED = range(7)
 INTERRUPTED = 130
 
 
@@ -18,13 +19,25 @@ def exit_code(task: Task) -> int:
     """The exit code for a task that is at rest."""
     if task.status is Status.WAITING:
         return QUESTION
-    return DONE if task.status is Status.SUCCESS else ENDED_BADLY
+    if task.status is not Status.SUCCESS:
+        return ENDED_BADLY
+    return NOT_SATISFIED if task.grade and not task.grade.satisfied else DONE
 
 
 def tell_ending(task: Task) -> None:
-    """Say on stderr how a task ended, unless it ended well."""
+    """Say on stderr how a task ended, unless it ended well and, where it was graded, satisfied its rubric."""
     if task.status is Status.WAITING:
         complain(f"task {task.task_id} waits for an answer to the question above")
     elif task.status is not Status.SUCCESS:
         reason = f": {task.error.type}: {task.error.message}" if task.error else ""
         complain(f"task {task.task_id} ended as {task.status}{reason}")
+    elif task.grade and not task.grade.satisfied:
+        complain(f"task {task.task_id} is done, and its grade is {told_grade(task.grade)}")
+
+
+def told_grade(grade: Grade) -> str:
+    """A grade in a line: the result, why, and what is open."""
+    said = " ".join(grade.explanation.split())
+    gaps = "".join(f"; {one.name}: {one.gap}" for one in grade.open_gaps)
+    unverified = " (unverified)" if grade.unverified else ""
+    return f"{grade.result}{unverified}{f': {said}' if said else ''}{gaps}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from ...shared.errors import BadInput, WaitTimeout
 from . import options
 from .console import as_text, complain, print_json, print_text, run, working
-from .endings import QUESTION, TIMED_OUT, exit_code, tell_ending
+from .endings import DONE, NOT_SATISFIED, QUESTION, TIMED_OUT, exit_code, tell_ending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -108,6 +108,6 @@ def _print_ending(task: Task) -> None:
     if exit_code(task) == QUESTION:
         for question in task.interrupts:
             print_text(f"question {question.id}: {as_text(question.value)}")
-    elif task.result is not None and exit_code(task) == 0:
+    elif task.result is not None and exit_code(task) in {DONE, NOT_SATISFIED}:
         print_text(as_text(task.result))
     tell_ending(task)

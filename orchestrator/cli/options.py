@@ -56,6 +56,11 @@ def json_object(option: str, value: str | None, max_bytes: int) -> dict[str, Any
     return found
 
 
+def text_or_file(option: str, value: str | None, max_bytes: int) -> str | None:
+    """The text, or what the file holds that `@` names."""
+    return _read(option, value[1:], max_bytes) if value is not None and value.startswith("@") else value
+
+
 def text_or_stdin(value: str, max_bytes: int) -> str:
     """The text, or where it is `-` what stdin gives. One byte more than allowed is read, so that too much is seen."""
     if value != "-":

@@ -8,7 +8,7 @@ import typer
 
 from ...shared.errors import BadInput
 from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
-from .endings import ENDED_BADLY
+from .endings import ENDED_BADLY, told_grade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,8 +122,10 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "stopped": clock(task.stopped_at) if task.stopped_at else "",
         "limits": limits,
         "usage": counts if usage.turns else "",
+        "graders": f"{usage.grader.total_tokens} tokens, {usage.grader.turns} turns" if usage.grader else "",
         "metadata": ", ".join(f"{key}={as_text(value)}" for key, value in task.metadata.items()),
         "error": f"{task.error.type}: {task.error.message}" if task.error else "",
+        "rubric": task.rubric.text if task.rubric else "",
     }
     rows = [(name, text) for name, text in facts.items() if text]
     return rows + [("question", f"{one.id}: {as_text(one.value)}") for one in task.interrupts]
@@ -139,13 +141,13 @@ def _run_facts(run: Run) -> str:
         f"worker {run.worker or '-'}",
         f"{times[0]} to {times[1]}",
     ]
-    if run.not_before and run.error:
-        parts.append(f"waits until {clock(run.not_before)} after {run.error.type}: {run.error.message}")
     return ", ".join(parts)
 
 
 def _print_facts(task: Task) -> None:
-    rows = [*_facts(task), *(("run", _run_facts(run)) for run in task.runs or ())]
+    runs = task.runs or ()
+    rows = [*_facts(task), *(("run", _run_facts(run)) for run in runs)]
+    rows += [("grade", f"{run.grade.iteration}: {told_grade(run.grade)}") for run in runs if run.grade]
     if not on_terminal():
         for name, text in rows:
             print(f"{name}\t{visible(' '.join(text.split()))}")

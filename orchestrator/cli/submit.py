@@ -39,6 +39,9 @@ def submit(
     metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
     state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
     context: Annotated[str | None, typer.Option(metavar="@FILE", help="The runs' context, an object of JSON.")] = None,
+    rubric: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by before it counts as done.")
+    ] = None,
     queue: Annotated[str | None, typer.Option(help="The queue of its runs.")] = None,
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The task that is told how this one ends.")] = None,
     fork: Annotated[bool, typer.Option("--fork", help="Begin with the parent's conversation.")] = False,
@@ -75,6 +78,7 @@ def submit(
         "metadata": options.pairs("--metadata", metadata),
         "state": options.json_object("--state", state, bound),
         "context": options.json_object("--context", context, bound),
+        "rubric": options.text_or_file("--rubric", rubric, bound),
         "queue": queue,
         "parent": parent,
         "mode": FORK if fork else ISOLATED,

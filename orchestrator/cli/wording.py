@@ -62,6 +62,11 @@ class Texts:
             self._parts.append(str(event.data.get("text", "")))
 
 
+def _grade(data: Data) -> str:
+    gaps = "".join(f"; {gap}" for gap in data.get("gaps") or ())
+    return f"{data.get('result')}{' (unverified)' if data.get('unverified') else ''}{gaps}"
+
+
 def _json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False)
 
@@ -79,6 +84,10 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "task.updated": ("pending", lambda _: "with a message to it"),
     "task.follow_up": ("queued", lambda _: "a message waits for the end of the active run"),
     "run.ended": ("ended", lambda data: f"{data.get('error_type') or ''} a follow-up is next".strip()),
+    "task.grading": ("grading", lambda _: "waits for a grader"),
+    events.GRADE_STARTED: ("grading", lambda data: f"iteration {data.get('iteration')}"),
+    events.GRADE_FINISHED: ("grade", _grade),
+    "task.revising": ("pending", lambda _: "to revise its work"),
     "inbox.arrived": ("news", lambda data: f"of task {data.get('task_id')}"),
     "task.cancelled": ("cancelled", lambda _: ""),
     "task.settled": ("settled", lambda data: data.get("error_type") or ""),
@@ -86,7 +95,6 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "run.waits": ("pending", lambda data: f"for a {data.get('for')}: its agent has as many runs at work as it may"),
     "run.given_back": ("pending", lambda _: "its worker shuts down; it goes on from its last step"),
     "run.lost": ("pending", lambda _: "its worker was lost; it goes on from its last step"),
-    "run.retried": ("pending", lambda data: f"again in {data.get('seconds')} s, after {data.get('error_type')}"),
     events.STEP: ("step", lambda data: str(data.get("node", ""))),
     events.TOOL_STARTED: ("tool", lambda data: f"{data.get('name')} {data.get('args') or ''}"),
     events.TOOL_ENDED: ("tool", lambda data: f"{data.get('name')} {'done' if data.get('ok', True) else 'failed'}"),

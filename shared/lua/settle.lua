@@ -39,6 +39,8 @@ redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and not grades and 
   'ended_ms', int(NOW), 'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
 redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', ARGV[11],
   'error_message', ARGV[12], 'asked', ARGV[15], 'asks', ARGV[15])
+-- A grader that failed is no fault of the task's.
+if grades then redis.call('HSET', TASK, 'error_type', '', 'error_message', '') end
 if not grades then count_work(run[4]) end
 if ARGV[20] ~= '' then
   redis.call('HSET', RUN, 'grade', ARGV[20])
@@ -49,7 +51,7 @@ if ARGV[10] ~= '' and not rests then redis.call('HSET', LARGE, 'result', ARGV[10
 if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
 -- What is in the saved state is not given again; what the next run is to be given stays.
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
-use_up_input(run_id, ARGV[6] == 'success')
+use_up_input(run_id, grades or ARGV[6] == 'success')
 unhold(task_id, run_id)
 for i = 22, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 if rests then
@@ -79,11 +81,11 @@ if goes_on then
   bell = next_follow_up(KEYS[31], run_id, next_id, ring_again_ms)
 elseif is_graded then
   redis.call('HSETNX', TASK, 'grading_run_id', next_id)
-  redis.call('HSET', NEXT_RUN, 'of_run', run_id, 'of_queue', redis.call('HGET', RUN, 'queue'))
+  redis.call('HSET', NEXT_RUN, 'of_run', run_id)
   bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
     ring_again_ms)
 elseif phase == 'queued' then
-  bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', RUN, 'of_queue'), ARGV[21],
+  bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'), ARGV[21],
     'task.revising', '{}', ring_again_ms)
 elseif has_news(TASK) and at_rest(TASK) then
   bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)

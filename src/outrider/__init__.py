@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .shared.limits import Limits
     from .shared.progress import progress
     from .shared.records import Notification, Run, Task
+    from .shared.rubric import Rubric
     from .shared.statuses import Status
     from .shared.trees import running_tree
 
@@ -22,6 +23,7 @@ __all__ = [
     "Notification",
     "Outrider",
     "OutriderError",
+    "Rubric",
     "Run",
     "Status",
     "Task",
@@ -38,6 +40,7 @@ _HOMES = {
     "Notification": ".shared.records",
     "Outrider": ".orchestrator.client",
     "OutriderError": ".shared.errors",
+    "Rubric": ".shared.rubric",
     "Run": ".shared.records",
     "Status": ".shared.statuses",
     "Task": ".shared.records",

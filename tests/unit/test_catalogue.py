@@ -39,10 +39,8 @@ def test_a_file_of_langgraph_users_works_as_it_stands(write):
 
 def test_our_section_sets_defaults(write):
     agent = {"queue": "slow", "input": "question", "limits": {"timeout_seconds": 60}, "description": "Reads."}
-    agent |= {"concurrency": 4, "max_attempts": 5, "retry_on": ["Busy", "httpx.HTTPError"]}
     config = Config.load(write({"graphs": {"a": "a:a"}, "outrider": {"agents": {"a": agent}}}))
-    limits, retry_on = Limits(timeout_seconds=60), ("Busy", "httpx.HTTPError")
-    assert config.agents["a"] == AgentEntry("a", "a:a", "slow", "question", limits, "Reads.", 4, 5, retry_on)
+    assert config.agents["a"] == AgentEntry("a", "a:a", "slow", "question", Limits(timeout_seconds=60), "Reads.")
     assert config.queues() == ["slow"]
 
 
@@ -92,14 +90,6 @@ def of_agent(**section):
         (of_agent(concurrency=True), '"concurrency" = True'),
         (of_agent(concurrency=1.5), '"concurrency" = 1.5'),
         (of_agent(concurrency="2"), "\"concurrency\" = '2'"),
-        (of_agent(limits={"idle_seconds": float("nan")}), "idle_seconds = nan"),
-        (of_agent(max_attempts=0), '"max_attempts" = 0: must be a whole number above zero'),
-        (of_agent(max_attempts=True), '"max_attempts" = True'),
-        (of_agent(max_attempts=1.5), '"max_attempts" = 1.5'),
-        (of_agent(retry_on="Busy"), "\"retry_on\" = 'Busy': must be a list of types of errors"),
-        (of_agent(retry_on=[""]), "\"retry_on\" = ['']"),
-        (of_agent(retry_on=["httpx:HTTPError"]), "\"retry_on\" = ['httpx:HTTPError']"),
-        (of_agent(retry_on=[3]), '"retry_on" = [3]'),
     ],
 )
 def test_a_mistake_is_named_with_its_place(write, content, said):

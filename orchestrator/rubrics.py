@@ -1,0 +1,46 @@
+"""How the work of a task will be graded, from what a caller gives and what `langgraph.json` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..shared.errors import BadInput
+from ..shared.queues import GRADERS
+from ..shared.rubric import Rubric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..shared.catalogue import AgentEntry, Config
+
+STATE_KEY = "rubric"  #: of an agent that grades itself, as deepagents' `RubricMiddleware` has it
+
+
+@dataclass(frozen=True, slots=True)
+class Grades:
+    """What a task is graded by, and where."""
+
+    rubric: Rubric | None
+    queue: str | None  #: of its grade runs; `None`: nobody grades it here
+    state: dict[str, Any]  #: more input state, for an agent that grades itself
+
+
+def grades(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, config: Config) -> Grades:
+    """Check a rubric, or take the agent's own; `BadInput` where no grader could judge by it."""
+    rubric = Rubric.check(given)
+    own = entry.grading
+    if rubric is None:
+        rubric = own.rubric
+    elif rubric.model is None and own.rubric is not None:
+        rubric = rubric.model_copy(update={"model": own.rubric.model})
+    if own.grades_itself:
+        return Grades(rubric, None, {STATE_KEY: rubric.text} if rubric else {})
+    if rubric is not None:
+        if not (rubric.model or config.grader.model):
+            raise BadInput(
+                'rubric: no model is named that could judge by it: give "outrider": {"grader": {"model": …}} in '
+                "langgraph.json, or Rubric(…, model=…)"
+            )
+        config.grader.chosen(rubric.tools)
+    return Grades(rubric, GRADERS if rubric or own.checks else None, {})

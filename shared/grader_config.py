@@ -1,0 +1,116 @@
+"""What `langgraph.json` says of grading: an agent's rubric and checks, and the graders' model and tools."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from .errors import BadInput, ConfigError
+from .limits import PositiveSeconds  # noqa: TC001 pydantic reads it
+from .record import Record
+from .rubric import Rubric, Said
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+AGENT_KEYS = frozenset({"rubric", "checks", "grades_itself"})
+FILES = "files"  #: the name of the tools that read the files of the task's tree
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+class Command(Record):
+    """A command that a grader may run, as it stands here: the model gives it no arguments."""
+
+    name: Annotated[Said, Field(pattern=_NAME.pattern)]
+    command: Annotated[tuple[Said, ...], Field(min_length=1)]
+    description: Said = "Run it and return its exit code and its output."
+    folder: Said = "."  #: relative to the file's
+    timeout_seconds: PositiveSeconds = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """How the work of an agent is graded unless its submit says otherwise."""
+
+    rubric: Rubric | None = None
+    checks: str | None = None  #: `path.py:name` of a callable that decides in code
+    grades_itself: bool = False  #: the rubric goes into the agent's state, and no grader follows
+
+
+@dataclass(frozen=True, slots=True)
+class GraderEntry:
+    """What graders work with."""
+
+    model: str | None = None
+    tools: tuple[str | Command, ...] = ()  #: `files`, `path.py:name` of LangChain's tools, or a command
+
+    def chosen(self, names: tuple[str, ...] | None) -> tuple[str | Command, ...]:
+        """Those that a rubric names, or all; `BadInput` names one that is not there."""
+        if names is None:
+            return self.tools
+        known = {tool if isinstance(tool, str) else tool.name: tool for tool in self.tools}
+        for name in names:
+            if name not in known:
+                raise BadInput(
+                    f"rubric: tools: there is no {name!r} (graders have {', '.join(known) or 'none'}: "
+                    '"outrider.grader.tools" in langgraph.json)'
+                )
+        return tuple(known[name] for name in names)
+
+
+def grading(section: Mapping[str, Any], where: str, folder: Path) -> Grading:
+    """Read an agent's part; `ConfigError` names the key and the remedy."""
+    itself, checks = section.get("grades_itself", False), section.get("checks")
+    if not isinstance(itself, bool):
+        raise ConfigError(f'{where}: "grades_itself" = {itself!r}: must be true or false')
+    if checks is not None and not _is_target(checks):
+        raise ConfigError(f'{where}: "checks" = {checks!r}: must be "path.py:name" or "module:name"')
+    if itself and checks:
+        raise ConfigError(f'{where}: "checks" are not made where the agent grades itself: leave one of them out')
+    try:
+        rubric = Rubric.check(_read(section.get("rubric"), folder), f'{where}: "rubric"')
+    except BadInput as error:
+        raise ConfigError(str(error)) from None
+    except OSError as error:
+        raise ConfigError(f'{where}: "rubric" = {section["rubric"]!r}: cannot be read: {error.strerror}') from None
+    return Grading(rubric, checks, itself)
+
+
+def grader(section: Mapping[str, Any], where: str) -> GraderEntry:
+    """Read the graders' part; `ConfigError` names the key and the remedy."""
+    for key in section:
+        if key not in {"model", "tools"}:
+            raise ConfigError(f"{where}: unknown key {key!r} (known: model, tools)")
+    model, tools = section.get("model"), section.get("tools", [])
+    if model is not None and not (isinstance(model, str) and model.strip()):
+        raise ConfigError(f'{where}: "model" = {model!r}: must be text that is not empty')
+    if not isinstance(tools, list):
+        raise ConfigError(f'{where}: "tools" = {tools!r}: must be a list')
+    return GraderEntry(model, tuple(_tool(tool, f'{where}: "tools"') for tool in tools))
+
+
+def _tool(value: Any, where: str) -> str | Command:
+    if value == FILES or _is_target(value):
+        return str(value)
+    if isinstance(value, dict):
+        try:
+            return Command.model_validate(value)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise ConfigError(f"{where}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    raise ConfigError(f'{where}: {value!r}: must be "{FILES}", "path.py:name", or an object with name and command')
+
+
+def _is_target(value: Any) -> bool:
+    return isinstance(value, str) and all(value.rpartition(":")[::2])
+
+
+def _read(rubric: Any, folder: Path) -> Any:
+    """A rubric as it stands there, or the text of the file that `@file` names."""
+    if isinstance(rubric, str) and rubric.startswith("@"):
+        return (folder / rubric[1:]).read_text(encoding="utf-8")
+    return rubric

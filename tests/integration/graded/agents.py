@@ -1,0 +1,147 @@
+"""Agents whose work is graded, graders that say what a test laid out for them, and checks."""
+
+import json
+import os
+import sys
+
+import redis.asyncio
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.graph import START, StateGraph
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
+from typing_extensions import TypedDict
+
+from outrider.shared.context import running
+
+PATIENCE = Retry(ConstantBackoff(0.05), -1)
+USED = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+
+
+def key(*parts):
+    run = running.get()
+    return ":".join((run.store.keys.namespace, "test", run.claim.task_id, *parts))
+
+
+async def ask(name, seen=""):
+    """Tell the test that one is here, and take what it says."""
+    async with redis.asyncio.Redis.from_url(os.environ["OUTRIDER_REDIS_URL"], retry=PATIENCE) as client:
+        await client.rpush(key("at", name), seen)
+        while not (came := await client.blpop(key("open", name), 1)):
+            pass
+        return came[1].decode()
+
+
+class Model(BaseChatModel):
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+    def _generate(self, *args, **kwargs):
+        raise NotImplementedError
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+        return ChatResult(generations=[ChatGeneration(message=await self.answer(messages))])
+
+
+class Writer(Model):
+    """Writes a draft, and after each feedback the next one."""
+
+    async def answer(self, messages):
+        await running.get().store.redis.rpush(key("did"), "draft")
+        number = 1 + sum(message.name == "rubric_grader" for message in messages)
+        return AIMessage(f"draft {number}", usage_metadata=USED)
+
+
+class Told(Model):
+    """Says what the test tells it to: a verdict, a call of a tool, or an error."""
+
+    async def answer(self, messages):
+        seen = json.dumps([[message.type, message.text] for message in messages])
+        said = json.loads(await ask("grader", seen))
+        if "raise" in said:
+            raise ValueError(said["raise"])
+        if "exit" in said:
+            os.kill(os.getpid(), said["exit"])
+        if "text" in said:
+            return AIMessage(said["text"], usage_metadata=USED)
+        name, args = said.get("call", "Verdict"), said.get("args", said)
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"c{len(messages)}"}], usage_metadata=USED)
+
+
+class Fair(Model):
+    """Is satisfied with the second draft; it reads nothing but what stands in the tags of its prompt."""
+
+    async def answer(self, messages):
+        prompt = next(message.text for message in messages if isinstance(message, HumanMessage))
+        assert isinstance(messages[0], SystemMessage)
+        number = prompt.split("<transcript-", 1)[1][:16]
+        inside = prompt.split(f"<transcript-{number}>\n", 1)[1].split(f"\n</transcript-{number}>", 1)[0]
+        good = inside.rsplit("[assistant]", 1)[1].strip().startswith("draft 2")
+        criterion = {"name": "It is the second draft", "passed": good} | ({} if good else {"gap": "it is the first"})
+        verdict = {
+            "result": "satisfied" if good else "needs_revision",
+            "explanation": "It is read.",
+            "criteria": [criterion],
+        }
+        return AIMessage("", tool_calls=[{"name": "Verdict", "args": verdict, "id": "v"}], usage_metadata=USED)
+
+
+def told():
+    return Told()
+
+
+fair = Fair()
+not_a_model = 7
+
+
+def no_key():
+    raise RuntimeError("the environment has no key")
+
+
+@tool
+async def peek() -> str:
+    """Look at the work."""
+    return await ask("peek")
+
+
+writer = create_agent(Writer(), [])
+
+
+class State(TypedDict, total=False):
+    text: str
+    words: int
+
+
+silent = StateGraph(State).add_node("count", lambda s: {"words": len(s["text"].split())}).add_edge(START, "count")
+
+
+def checks(task, state):
+    """Wants the second draft."""
+    good = task.result == "draft 2" and state["messages"][-1].text == "draft 2"
+    criterion = {"name": "second", "passed": good} | ({} if good else {"gap": f"it is {task.result}"})
+    return {"result": "satisfied" if good else "needs_revision", "explanation": "", "criteria": [criterion]}
+
+
+async def three_words(task, state):
+    good = state["words"] == 3
+    criterion = {"name": "three words", "passed": good} | ({} if good else {"gap": f"it has {state['words']}"})
+    return {"result": "satisfied" if good else "needs_revision", "explanation": "", "criteria": [criterion]}
+
+
+def odd_checks(task, state):
+    match task.metadata["do"]:
+        case "raise":
+            raise ValueError("odd")
+        case "exit":
+            sys.exit(3)
+        case "nonsense":
+            return {"result": "excellent"}
+        case "none":
+            return None

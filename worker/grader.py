@@ -1,0 +1,141 @@
+"""A grade run at work: checks first, then a model, then what is recorded of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langgraph.errors import GraphDrained
+
+from ..shared import events
+from ..shared.errors import ClaimLost
+from ..shared.grades import GradeResult, recorded
+from ..shared.limits import Limits, Usage
+from ..shared.thread_state import read_state
+from .activation import Activation
+from .checking import checked
+from .control import Stop
+from .grader_model import ModelGrader
+from .judging import NoVerdict
+from .outcomes import Cancelled, Failed, GivenBack, Graded, NotOurs
+from .revision import revision
+from .subject import Subject
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..shared.grades import Grade, GradedCriterion
+    from ..shared.records import Task
+    from ..shared.transitions import Claimed
+    from .activation import Ended
+    from .control import Control
+    from .deps import Deps
+    from .outcomes import Outcome
+
+GRADER_SECONDS, GRADER_TURNS = 600, 30  #: bounds of one grade run where its task has none
+
+
+class GradeActivation(Activation):
+    """One grade run. A task's limits bound each of its grade runs by itself; what a grader uses counts apart."""
+
+    def __init__(self, deps: Deps, claimed: Claimed, control: Control) -> None:
+        self._task = claimed.task
+        self._grade: Grade | None = None
+        self._subject: Subject
+        super().__init__(deps, replace(claimed, task=_by_itself(claimed.task)), control)
+
+    @property
+    def usage(self) -> Usage:
+        """What the models of the whole task consumed, its graders' apart."""
+        return self._task.usage.model_copy(update={"grader": self._meter.usage})
+
+    async def ended(self) -> Ended:
+        """Grade the work, and tell what came of it."""
+        self._subject = await Subject.of(self._deps.store, self._claimed.claim.task_id, self._claimed.run)
+        ended = await super().ended()
+        if not isinstance(ended.outcome, Graded):
+            return ended
+        return replace(ended, events=[*ended.events, (events.GRADE_FINISHED, _told_of(ended.outcome.grade))])
+
+    async def _activate(self) -> None:
+        store, subject = self._deps.store, self._subject
+        where = {"grading_run_id": subject.grading_run_id, "iteration": subject.iteration}
+        self._emitter.emit(events.GRADE_STARTED, where)
+        state = await read_state(store.redis, store.keys, subject.task.task_id)
+        self._subject = subject = replace(subject, reads="messages" in state)
+        self._grade = await self._graded(subject, state)
+
+    async def _graded(self, subject: Subject, state: dict[str, Any]) -> Grade:
+        passed: tuple[GradedCriterion, ...] = ()
+        checks = self._deps.agents.entry(subject.task.agent).grading.checks
+        if checks is not None:
+            task = subject.task.model_copy(update={"result": subject.result})
+            verdict = await checked(checks, self._deps.config.folder, task, state)
+            passed = recorded(verdict.criteria, "checks")
+            if verdict.result != "satisfied" or subject.task.rubric is None:
+                return subject.grade(verdict.result, verdict.explanation, passed)
+        if subject.task.rubric is None:
+            raise NoVerdict("the task has no rubric, and its agent no checks any more")
+        grader = ModelGrader(self._deps, self._claimed.claim, subject, state, [self._meter], self._control.drain)
+        verdict, unverified = await grader.verdict()
+        await grader.forget()
+        criteria = (*passed, *recorded(verdict.criteria, "model"))
+        return subject.grade(verdict.result, verdict.explanation, criteria, unverified=unverified)
+
+    def _told(self, work: asyncio.Task[None]) -> Outcome:
+        if self._control.reason is not None:
+            return self._stopped(self._control.reason)
+        # A grader's own CancelledError is an error like any other: nobody here cancelled it.
+        error = asyncio.CancelledError() if work.cancelled() else work.exception()
+        match error:
+            case None if self._grade is not None:
+                revises = self._grade.result is GradeResult.NEEDS_REVISION
+                return Graded(self._grade, self._subject.result_json, revision(self._grade) if revises else "")
+            case GraphDrained():
+                return GivenBack()
+            case ClaimLost():
+                return NotOurs()
+            case _:
+                return self.failed(error or NoVerdict("the grader ended without a verdict"))
+
+    def failed(self, error: BaseException) -> Outcome:
+        """A grader's error ends the task well, and its grade says so: the agent did its work."""
+        known = Failed.by(error)
+        return self._without_verdict(known.type, known.message)
+
+    def _stopped(self, reason: Stop) -> Outcome:
+        match reason:
+            case Stop.CANCELLED:
+                return Cancelled()
+            case Stop.STALE:
+                return NotOurs()
+            case Stop.TIMED_OUT:
+                limit = self._claimed.task.limits.timeout_seconds or 0
+                return self._without_verdict("timeout", f"it had no verdict after {limit:g} s")
+            case _:
+                return self._without_verdict(reason.value, self._meter.told(reason))
+
+    def _without_verdict(self, kind: str, message: str) -> Graded:
+        return Graded(self._subject.error(kind, message), self._subject.result_json, type=kind, message=message)
+
+
+def _by_itself(task: Task) -> Task:
+    """The task as a grade run's limits see it: nothing is used yet but by its graders."""
+    limits, used = task.limits, task.usage.grader or Usage()
+    own = Limits(
+        timeout_seconds=limits.timeout_seconds or GRADER_SECONDS,
+        max_turns=limits.max_turns or GRADER_TURNS,
+        max_tokens=limits.max_tokens,
+        max_output_tokens=limits.max_output_tokens,
+    )
+    return task.model_copy(update={"limits": own, "usage": used, "usage_before": used, "working_ms": 0})
+
+
+def _told_of(grade: Grade) -> dict[str, Any]:
+    return {
+        "grading_run_id": grade.grading_run_id,
+        "iteration": grade.iteration,
+        "unverified": grade.unverified,
+        **grade.noted().to_json(),
+    }
