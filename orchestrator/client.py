@@ -134,12 +134,12 @@ class Outrider:
             answer_within,
             rubric,
         )
-        return await self._submit(asked, parent)
+        return await self.submit_asked(asked, parent)
 
-    async def _submit(
+    async def submit_asked(
         self, asked: Asked, parent: str | Literal[False] | None = None, snapshot: Snapshot | None = None
     ) -> Submitted:
-        """Submit what was asked. `snapshot` is what a fork begins with, where the caller has a newer state at hand."""
+        """Do what `submit` does. `snapshot` is what a fork begins with, where the caller has its parent's state."""
         if self._config is None:
             self._config = await asyncio.to_thread(catalogue.Config.load, self.settings.config)
         inside = running.get()
@@ -152,7 +152,7 @@ class Outrider:
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):
             if submission.mode == FORK and snapshot is None:
-                snapshot = await self._snapshot(submission.parent_id or "")
+                snapshot = await self._snapshot(submission.parent_id)
             written = await self._store.submit(submission, claim, snapshot)
             # A command repeated after a lost reply finds what it wrote itself.
             created = written.run_id == submission.run_id
@@ -365,7 +365,9 @@ class Outrider:
         except UnknownTask:
             raise ParentClosed(parent_id, "there is no such task") from None
 
-    async def _snapshot(self, parent_id: str) -> Snapshot:
+    async def _snapshot(self, parent_id: str | None) -> Snapshot:
+        if parent_id is None:
+            raise BadInput("a fork needs a parent whose conversation it begins with: name one (parent=…, --parent ID)")
         from ..shared.snapshots import Snapshot  # noqa: PLC0415 LangGraph takes its time to import
         from ..shared.thread_state import read_state  # noqa: PLC0415
 

@@ -106,7 +106,7 @@ def check(
             f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
             "(submit with notify_parent=False, or give the agent a `messages` state key)"
         )
-    _check_mode(asked.mode, entry, known, parent)
+    _check_mode(asked.mode, entry, known)
     limits = Limits.check(asked.limits).over(entry.limits)
     if asked.mode == FORK and limits.max_children is None:
         limits = limits.model_copy(update={"max_children": 0})  # it reads on in a conversation that hands work out
@@ -203,11 +203,9 @@ def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapp
         raise BadInput(f"state.{text_key} is where the text of agent {agent!r} goes: give it as the text alone")
 
 
-def _check_mode(mode: Any, entry: AgentEntry, known: Published | None, parent: Task | None) -> None:
+def _check_mode(mode: Any, entry: AgentEntry, known: Published | None) -> None:
     if mode not in {ISOLATED, FORK}:
         raise BadInput(f"mode {shorten(repr(mode))} must be {ISOLATED!r} or {FORK!r}")
-    if mode == FORK and parent is None:
-        raise BadInput("a fork needs a parent whose conversation it begins with: name one (parent=…, --parent ID)")
     if mode == FORK and (entry.input or _is_deaf(known)):
         raise BadInput(f"agent {entry.name!r} has no messages, so it cannot be a fork: submit it isolated")
 

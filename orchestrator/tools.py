@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
@@ -12,20 +13,27 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..shared.context import running
 from ..shared.errors import ClaimLost, OutriderError
-from ..shared.notifications import report
+from ..shared.notifications import FOR_A_PERSON, report
+from ..shared.on_loop import await_on, wait_on
+from ..shared.snapshots import Snapshot
+from ..shared.statuses import Status
 from ..shared.text import one_line
-from .client import Outrider
+from .home import home
+from .submit import FORK, Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
-    from ..shared.context import Running
     from ..shared.records import Task
+    from .home import Home
+    from .subagents import Subagent
 
 LISTED = 100  #: tasks that the list shows; more are said to be more
 TITLE_LENGTH = 80
+TOLD = "You will be told when it has ended."
+NOT_TOLD = "You are not told when it has ended: read its result with check_async_task."
+NOT_FOR_FORKS = "You are a subagent that began with this conversation, and cannot start tasks: do the work yourself."
 
 TaskId = Annotated[str, Field(description="The task id as start_async_task returned it.")]
 Filter = Literal["running", "pending", "waiting", "success", "error", "timeout", "cancelled", "all"]
@@ -53,7 +61,7 @@ class _Arguments(BaseModel):
 class Start(_Arguments):
     """Arguments of `start_async_task`."""
 
-    description: str = Field(description="All that the subagent needs to know: it sees nothing of this conversation.")
+    description: str = Field(description="All that the subagent needs to know.")
     subagent_type: str = Field(description="The name of the subagent to start.")
 
 
@@ -75,50 +83,48 @@ class List(_Arguments):
     status_filter: Filter | None = Field(default=None, description="Only tasks of this status; all where left out.")
 
 
-def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
+def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
     """The tools of a parent that may start these subagents."""
 
-    async def start(description: str, subagent_type: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
-        if subagent_type not in subagents:
+    def start(
+        description: str, subagent_type: str, runtime: ToolRuntime[Any, Any]
+    ) -> Coroutine[Any, Any, Command[Any]]:
+        subagent, at = subagents.get(subagent_type), home()
+        if subagent is None:
             raise ToolException(f"there is no subagent {subagent_type!r}: use one of {', '.join(subagents)}")
-        client, parent = _client(), _run()
-        call_id = runtime.tool_call_id
-        submitted = await client.submit(
-            subagent_type,
-            description,
-            context=parent.context,
-            configurable=parent.configurable,
-            # A step that runs again after a crash finds the task that it started before.
-            idempotency_key=f"{_task_id()}:{call_id}",
-        )
-        task = await client.get(submitted.task_id)
-        text = f"Started task {task.task_id} ({subagent_type}). You will be told when it has ended."
-        return _told(call_id, text, {task.task_id: _entry(task)})
+        if at.parent and at.parent.mode == FORK and not at.parent.limits.max_children:
+            raise ToolException(NOT_FOR_FORKS)
+        # At once: whatever goes on beside this call, the child begins with what its parent read when it called.
+        snapshot = Snapshot.of(runtime.state) if subagent.mode == FORK else None
+        return _start(at, subagent, description, runtime, snapshot)
 
     async def check(task_id: str, runtime: ToolRuntime[Any, Any], offset: int = 0) -> Command[Any]:
-        task = await _own(task_id)
-        return _told(runtime.tool_call_id, report(task, offset), {task.task_id: _entry(task)})
+        task = await _own(home(), task_id, runtime)
+        return _told(runtime, report(task, offset), {task.task_id: _entry(task)})
 
     async def cancel(task_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
-        await _own(task_id)
-        answer = await _client().cancel(task_id)
-        task = await _client().get(task_id)
+        at = home()
+        await _own(at, task_id, runtime)
+        answer = await at.client.cancel(task_id)
+        task = await at.client.get(task_id)
         already = f"Task {task_id} had already ended: {answer.status.value}. Nothing was changed."
         text = f"Task {task_id} is cancelled." if answer.outcome == "cancelled" else already
-        return _told(runtime.tool_call_id, text, {task_id: _entry(task)})
+        return _told(runtime, text, {task_id: _entry(task)})
 
     async def list_tasks(runtime: ToolRuntime[Any, Any], status_filter: Filter | None = None) -> Command[Any]:
-        wanted = () if status_filter in {None, "all"} else (status_filter,)
-        page = await _client().list(parent=_task_id(), status=wanted, limit=LISTED)
-        lines = [f"- {task.task_id} {task.agent} {task.status.value} {_title(task)}" for task in page.tasks]
-        nothing = "No task was started." if not wanted else f"No task is {status_filter}."
-        if page.more:
+        wanted = None if status_filter == "all" else status_filter
+        tasks, more = await _listed(home(), wanted, runtime)
+        lines = [f"- {task.task_id} {task.agent} {task.status.value} {_title(task)}" for task in tasks]
+        nothing = "No task was started." if wanted is None else f"No task is {wanted}."
+        if any(task.status is Status.WAITING for task in tasks):
+            lines.append(f"(what is waiting: {FOR_A_PERSON})")
+        if more:
             lines.append(f"(only the {LISTED} newest are shown)")
-        known = runtime.state.get("async_tasks") or {}
-        tasks = {task.task_id: _entry(task, known.get(task.task_id)) for task in page.tasks}
-        return _told(runtime.tool_call_id, "\n".join(lines) or nothing, tasks)
+        known = _known(runtime)
+        told = {task.task_id: _entry(task, known.get(task.task_id)) for task in tasks}
+        return _told(runtime, "\n".join(lines) or nothing, told)
 
-    agents = "\n".join(f"- {name}: {text}" for name, text in subagents.items())
+    agents = "\n".join(subagent.line for subagent in subagents.values())
     return [
         _tool(start, "start_async_task", f"Start a subagent in the background and return at once.\n\n{agents}", Start),
         _tool(check, "check_async_task", "Read what a background task is at, and its whole result or error.", Check),
@@ -127,18 +133,40 @@ def background_tools(subagents: Mapping[str, str]) -> list[BaseTool]:
     ]
 
 
+async def _start(
+    at: Home, subagent: Subagent, description: str, runtime: ToolRuntime[Any, Any], snapshot: Snapshot | None
+) -> Command[Any]:
+    thread_id = at.parent.task_id if at.parent else runtime.config.get("configurable", {}).get("thread_id")
+    asked = Asked(
+        subagent.name,
+        description,
+        context=at.context,
+        configurable=at.configurable,
+        # A step that runs again after a crash finds the task that it started before.
+        idempotency_key=f"{thread_id}:{runtime.tool_call_id}" if thread_id else None,
+        notify_parent=subagent.notify_parent,
+        mode=subagent.mode,
+    )
+    submitted = await at.client.submit_asked(asked, snapshot=snapshot)
+    task = await at.client.get(submitted.task_id)
+    told = TOLD if at.parent and subagent.notify_parent else NOT_TOLD
+    text = "\n".join((f"Started task {task.task_id} ({subagent.name}). {told}", *submitted.notes))
+    return _told(runtime, text, {task.task_id: _entry(task)})
+
+
 def _tool(
-    call: Callable[..., Awaitable[Any]], name: str, description: str, arguments: type[BaseModel]
+    call: Callable[..., Coroutine[Any, Any, Any]], name: str, description: str, arguments: type[BaseModel]
 ) -> StructuredTool:
     async def guarded(**given: Any) -> Any:
-        try:
-            return await call(**given)
-        except ClaimLost:
-            raise  # this run was replaced: nothing of it goes on
-        except OutriderError as error:
-            raise ToolException(str(error)) from error
+        with _in_words():
+            return await await_on(home().loop, call(**given))
+
+    def guarded_sync(**given: Any) -> Any:
+        with _in_words():
+            return wait_on(home().loop, call(**given))
 
     return StructuredTool.from_function(
+        func=guarded_sync,
         coroutine=guarded,
         name=name,
         description=description,
@@ -148,27 +176,38 @@ def _tool(
     )
 
 
-def _run() -> Running:
-    run = running.get()
-    if run is None:
-        raise ToolException("background tasks work only in an outrider worker: submit this agent as a task")
-    return run
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Tell the model what went wrong, where it can do something about it."""
+    try:
+        yield
+    except ClaimLost:
+        raise  # this run was replaced: nothing of it goes on
+    except OutriderError as error:
+        raise ToolException(str(error)) from error
 
 
-def _client() -> Outrider:
-    return Outrider.inside(_run())
+async def _own(at: Home, task_id: str, runtime: ToolRuntime[Any, Any]) -> Task:
+    """The task, where it descends from this parent; else an error that a model can act on."""
+    task = await at.client.get(task_id)
+    if task_id in _known(runtime) or (at.parent and at.parent.task_id in task.ancestors):
+        return task
+    raise ToolException(f"task {task_id} is not one of yours: list_async_tasks shows those that are")
 
 
-def _task_id() -> str:
-    return _run().claim.task_id
+async def _listed(at: Home, wanted: str | None, runtime: ToolRuntime[Any, Any]) -> tuple[list[Task], bool]:
+    """The parent's tasks, newest first, without results, and whether there are more."""
+    if at.parent:
+        page = await at.client.list(parent=at.parent.task_id, status=(wanted,) if wanted else (), limit=LISTED)
+        return list(page.tasks), page.more
+    ids = list(reversed(_known(runtime)))
+    tasks = [await at.client.get(task_id) for task_id in ids[:LISTED]]
+    return [task for task in tasks if wanted is None or task.status == wanted], len(ids) > LISTED
 
 
-async def _own(task_id: str) -> Task:
-    """The task, where it descends from the running one; else an error that a model can act on."""
-    task = await _client().get(task_id)
-    if _task_id() not in task.ancestors:
-        raise ToolException(f"task {task_id} is not one of yours: list_async_tasks shows those that are")
-    return task
+def _known(runtime: ToolRuntime[Any, Any]) -> dict[str, AsyncTask]:
+    known: dict[str, AsyncTask] = runtime.state.get("async_tasks") or {}
+    return known
 
 
 def _title(task: Task) -> str:
@@ -191,5 +230,6 @@ def _entry(task: Task, known: AsyncTask | None = None) -> AsyncTask:
     )
 
 
-def _told(call_id: str | None, text: str, tasks: Mapping[str, AsyncTask]) -> Command[Any]:
-    return Command(update={"messages": [ToolMessage(text, tool_call_id=call_id)], "async_tasks": dict(tasks)})
+def _told(runtime: ToolRuntime[Any, Any], text: str, tasks: Mapping[str, AsyncTask]) -> Command[Any]:
+    answer = ToolMessage(text, tool_call_id=runtime.tool_call_id)
+    return Command(update={"messages": [answer], "async_tasks": dict(tasks)})

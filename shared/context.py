@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Awaitable, Callable
 
     from .bells import Bell
@@ -55,6 +56,7 @@ class Running:
     ring: Callable[[Bell], Awaitable[None]]
     settings: Settings  #: of the worker
     config: Config  #: what the worker read of `langgraph.json`
+    loop: AbstractEventLoop  #: on which all this is used
 
 
 #: Set by the worker around each run; copied by asyncio and by LangGraph into nodes and tools.

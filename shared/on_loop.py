@@ -42,6 +42,13 @@ def wait_on(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T]
     return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
+async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` on its loop, from any loop."""
+    if loop is current_loop():
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
 def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
     """Make the sync face of an async method."""
 

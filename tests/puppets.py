@@ -130,11 +130,6 @@ class Site(Desk):
             if text in repr(state.pending_writes):
                 return
 
-    async def bytes(self):
-        """What the namespace takes of the server's memory."""
-        names = [name async for name in self.redis.scan_iter(f"*{self.store.keys.namespace}*")]
-        return sum([await self.redis.memory_usage(name, 0) for name in names])
-
     # what came of it
     async def children(self, task_id):
         """Ids of the children, oldest first."""

@@ -85,6 +85,7 @@ class Activation:
                 self._deps.ring,
                 self._deps.settings,
                 self._deps.config,
+                asyncio.get_running_loop(),
             )
         )
         deadlines = Deadlines(self._claimed.task, self._control.stop, lambda: self._emitter.heard_at)

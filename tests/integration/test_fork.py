@@ -1,18 +1,27 @@
 """Forks on real workers: a child begins with its parent's conversation, and nothing of it goes through the queue."""
 
+import asyncio
 import json
+import re
+import subprocess
+import sys
 import uuid
 
 import pytest
 
 import puppets
 from families import DONE
-from outrider import OutriderError
+from outrider import Outrider, OutriderError
+from outrider.orchestrator.tools import NOT_FOR_FORKS, NOT_TOLD
 from outrider.shared.errors import BadInput, ParentClosed
 from outrider.shared.fork import PREAMBLE
+from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
 from puppets import called, started
+from workers import AGENTS as AGENTS_FILE
+from workers import bench
 
+CLI = "from outrider.orchestrator.cli.main import main; main()"
 AGENTS = ["agent", "deep"]
 
 
@@ -125,7 +134,7 @@ async def test_a_fork_may_start_no_tasks_unless_its_limits_allow(site, parent):
     with pytest.raises(ParentClosed, match=r"limits\.max_children = 0"):
         await site.o.submit("leaf", "now", parent=barred)
     read = await site.call(barred, started("now"))
-    assert "takes no children" in read.last
+    assert read.last == NOT_FOR_FORKS
     assert await site.children(barred) == []
     read = await site.call(free, started("now"), started("now"))
     assert sorted("Started task" in result for result in read.results) == [False, True]
@@ -140,26 +149,29 @@ async def test_a_child_keeps_the_tools_and_the_prompt_of_its_parent_to_the_byte(
     await site.o.cancel(parent)
 
 
-async def test_forks_share_their_snapshot_and_the_queue_carries_none_of_it(site, place):
-    parent = await site.parent(
-        "agent", state={"messages": [{"role": "user", "content": f"{at:2000}"} for at in range(1000)]}
-    )
-    await site.read(parent)
-    before = await site.bytes()
-    await fork(site, parent, queue="silent")
-    one = await site.bytes() - before
-    for at in range(19):
-        await fork(site, parent, f"brief {at}", queue="silent")
-    assert await site.bytes() - before <= 1.2 * one
-    assert one >= 2_000_000
-    bells = [
-        bell
-        async for name in site.redis.scan_iter(f"*{place[1]}*silent*", _type="list")
-        for bell in await site.redis.lrange(name, 0, -1)
-    ]
-    assert len(bells) == 20
-    assert max(map(len, bells)) < 2000
-    await site.o.cancel(parent)
+async def used(redis, namespace):
+    """What a namespace takes of the server's memory, the queues too."""
+    names = [name async for name in redis.scan_iter(f"*{namespace}*")]
+    return sum([await redis.memory_usage(name, 0) for name in names])
+
+
+async def test_forks_share_their_snapshot_and_the_queue_carries_none_of_it(redis_server, namespace):
+    settings = Settings(redis_url=redis_server.url, namespace=namespace, config=str(AGENTS_FILE))
+    messages = [{"role": "user", "content": f"{at:2000}"} for at in range(1000)]
+    async with bench(redis_server.url, namespace) as worker, Outrider(settings) as o:
+        # In a context of its own: what is submitted here is submitted from outside the run.
+        _, task = await asyncio.create_task(worker.do("chat", state={"messages": messages}))
+        before = await used(worker.redis, namespace)
+        for at in range(20):
+            await o.submit("chat", f"brief {at}", parent=task.task_id, mode="fork")
+            if at == 0:
+                one = await used(worker.redis, namespace) - before
+        assert one >= 2_000_000
+        assert await used(worker.redis, namespace) - before <= 1.2 * one
+        queues = [name async for name in worker.redis.scan_iter(f"*{namespace}*subagents", _type="list")]
+        bells = [bell for name in queues for bell in await worker.redis.lrange(name, 0, -1)]
+        assert len(bells) == 20
+        assert max(map(len, bells)) < 2000
 
 
 async def test_files_of_the_parents_state_and_what_stands_in_them_are_the_childs(site):
@@ -175,4 +187,72 @@ async def test_files_of_the_parents_state_and_what_stands_in_them_are_the_childs
     await site.read(bare)
     await site.say(bare)
     assert (await site.o.wait(bare)).status is Status.SUCCESS
+    await site.o.cancel(parent)
+
+
+async def test_a_parent_forks_itself_by_its_tool_and_each_child_has_its_own_brief(site):
+    parent = await site.parent("forker")
+    await site.read(parent)
+    before = await site.call(parent, called("look", where="here"))
+    await site.call(parent, started("one", "forker"), started("two", "forker"), called("look", where="there"))
+    briefs = []
+    for child in await site.children(parent):
+        read = await site.read(child)
+        assert [message["id"] for message in read.messages[:-2]] == [message["id"] for message in before.messages]
+        assert said(read)[-2] == ("human", PREAMBLE)
+        briefs.append(said(read)[-1][1])
+        assert json.dumps(read.prefix) == json.dumps(before.prefix)
+        read = await site.call(child, started("three", "forker"), started("four", "leaf"))
+        assert read.results == [NOT_FOR_FORKS] * 2
+        assert await site.children(child) == []
+        assert (await site.o.get(child)).mode == "fork"
+    assert sorted(briefs) == ["one", "two"]
+    await site.o.cancel(parent)
+
+
+async def test_a_child_that_does_not_report_keeps_nobody_waiting(site):
+    parent = await site.parent("forker")
+    await site.read(parent)
+    read = await site.call(parent, started("wait"))
+    assert NOT_TOLD in read.last
+    (child,) = await site.children(parent)
+    await site.say(parent)
+    assert (await site.o.wait(parent)).result == "done"
+    await site.end(child)
+    assert (await site.o.get(parent)).seq == 0
+
+
+async def test_a_fork_of_a_parent_that_was_summed_up_reads_the_summary_and_what_it_stands_for(site):
+    parent = await site.parent("summed")
+    await site.read(parent)
+    for at in range(4):
+        before = await site.call(parent, called("look", where=f"{at}"))
+    assert "(a summary of " in before.messages[0]["content"]
+    assert len((await site.o.state(parent))["messages"]) > len(before.messages)
+    await site.call(parent, started("by the tool", "summed"))
+    (by_tool,) = await site.children(parent)
+    inside = await site.read(by_tool)
+    assert said(inside) == [*said(before), ("human", PREAMBLE), ("human", "by the tool")]
+    path = re.search(r"/conversation_history/\S+\.md", before.messages[0]["content"])[0]
+    read = await site.call(by_tool, called("read_file", file_path=path))
+    assert "lead" in read.last
+    await site.o.cancel(parent)
+
+
+async def test_the_command_line_forks_a_task(site, place):
+    parent = await site.parent("agent")
+    await site.read(parent)
+    url, namespace = place
+    command = ["submit", "agent", "go on", "--parent", parent, "--fork", "--max-children", "2", "--json"]
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", CLI, *command],
+        env={"OUTRIDER_REDIS_URL": url, "OUTRIDER_NAMESPACE": namespace, "OUTRIDER_CONFIG": str(puppets.CONFIG)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    task = await site.o.get(json.loads(done.stdout)["task_id"])
+    assert (task.mode, task.parent_id, task.limits.max_children) == ("fork", parent, 2)
+    assert said(await site.read(task.task_id)) == [("human", "lead"), ("human", PREAMBLE), ("human", "go on")]
     await site.o.cancel(parent)

@@ -10,9 +10,13 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 import puppets
 from outrider import BackgroundSubagents, OutriderError
+from outrider.orchestrator import home, tools
+from outrider.shared.fork import PREAMBLE
+from outrider.shared.on_loop import await_on
 from outrider.shared.statuses import Status
 from puppets import called, started
 
@@ -63,12 +67,80 @@ def test_subagents_are_described_by_the_caller_or_by_the_file(monkeypatch):
         BackgroundSubagents(["leaf", "stranger", "other"])
 
 
-async def test_outside_a_worker_the_agent_works_and_its_tools_say_what_they_need():
-    model = Calls(messages=iter([AIMessage("", tool_calls=[{"id": "c", **started("x")}]), AIMessage("done")]))
-    agent = create_agent(model, middleware=[BackgroundSubagents({"leaf": "x"})])
-    state = await agent.ainvoke({"messages": [HumanMessage("go")]})
-    assert "work only in an outrider worker" in state["messages"][2].text
-    assert state["messages"][-1].text == "done"
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"description": "x", "descripton": "y"}, "leaf: unknown setting 'descripton' (known: description, mode, "),
+        ({"description": "x", "mode": "copy"}, "leaf: mode 'copy' must be 'isolated' or 'fork'"),
+    ],
+)
+def test_a_setting_that_is_not_known_is_named(settings, told):
+    with pytest.raises(OutriderError) as refused:
+        BackgroundSubagents({"leaf": settings})
+    assert told in str(refused.value)
+
+
+def test_what_is_special_about_a_subagent_is_said_where_its_model_reads_it(monkeypatch):
+    monkeypatch.setenv("OUTRIDER_CONFIG", str(puppets.CONFIG))
+    made = BackgroundSubagents({"leaf": {"mode": "fork", "notify_parent": False}, "bare": "plain"})
+    for text in prompt(made), made.tools[0].description:
+        assert "- `leaf`: finds one thing (begins with your conversation as it is then) (does not report: " in text
+        assert "- `bare`: plain\n" in f"{text}\n"
+
+
+@pytest.fixture
+async def own_process(place, monkeypatch):
+    """The environment of a process that has nothing to do with a worker."""
+    url, namespace = place
+    for name, value in {"REDIS_URL": url, "NAMESPACE": namespace, "CONFIG": str(puppets.CONFIG)}.items():
+        monkeypatch.setenv(f"OUTRIDER_{name}", value)
+    home._own.cache_clear()
+    yield
+    at = home._own()
+    await await_on(at.loop, at.client.__aexit__(None, None, None))
+    at.loop.call_soon_threadsafe(at.loop.stop)
+    home._own.cache_clear()
+
+
+@pytest.mark.usefixtures("own_process")
+@pytest.mark.parametrize("way", ["async", "sync"])
+async def test_an_agent_in_a_process_of_the_users_own_starts_tasks_and_reads_what_became_of_them(site, way):
+    mine = {"leaf": "finds", "forker": {"description": "goes on from here", "mode": "fork"}}
+    said = []
+    model = Calls(messages=iter(said.pop, None))
+    agent = create_agent(
+        model, middleware=[BackgroundSubagents(mine)], checkpointer=InMemorySaver(), context_schema=dict
+    )
+
+    async def turn(*calls):
+        """Let the model make calls; return what the tools answered."""
+        made = [{"id": uuid.uuid4().hex, **call} for call in calls]
+        said[:] = [AIMessage("done"), AIMessage("", tool_calls=made)]
+        given = {"messages": [HumanMessage("go")]}, {"configurable": {"thread_id": way}}
+        state = await agent.ainvoke(*given) if way == "async" else await asyncio.to_thread(agent.invoke, *given)
+        assert state["messages"][-1].text == "done"
+        return [message.text for message in state["messages"][-1 - len(calls) : -1]], state["async_tasks"]
+
+    (told,), tasks = await turn(started("now"))
+    (task_id,) = tasks
+    assert told == f"Started task {task_id} (leaf). {tools.NOT_TOLD}"
+    await site.o.wait(task_id)
+    stranger = await site.parent("leaf")
+    (report, listed, refused), tasks = await turn(
+        called("check_async_task", task_id=task_id),
+        called("list_async_tasks", status_filter="success"),
+        called("check_async_task", task_id=stranger),
+    )
+    assert "<result>leaf: now</result>" in report
+    assert listed == f"- {task_id} leaf success leaf"
+    assert "is not one of yours" in refused
+    assert tasks[task_id]["status"] == "success"
+    (told,), tasks = await turn(started("a brief", "forker"))
+    fork = next(iter(tasks.keys() - {task_id}))
+    read = await site.read(fork)
+    assert [message["content"] for message in read.messages][-4:] == ["done", "go", PREAMBLE, "a brief"]
+    (told,), _ = await turn(called("cancel_async_task", task_id=fork))
+    assert told == f"Task {fork} is cancelled."
 
 
 async def test_tools_refuse_what_is_not_theirs_in_words_that_a_model_can_act_on(site, parent):

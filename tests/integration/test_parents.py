@@ -134,6 +134,14 @@ async def test_code_in_a_thread_submits_under_the_running_task(site):
     assert await site.notes(parent) == await site.children(parent)
 
 
+async def test_an_agent_that_code_in_a_thread_calls_starts_tasks_and_hears_of_each_once(site):
+    parent = await site.parent("sync_agent")
+    assert (await site.o.wait(parent)).status is Status.SUCCESS
+    children = await site.children(parent)
+    assert len(children) == 5
+    assert sorted(await site.notes(parent)) == sorted(children)
+
+
 @pytest.mark.parametrize("agent", PREPARED)
 async def test_a_child_that_ends_during_the_last_model_call_brings_one_more_turn_and_no_wake(site, agent):
     parent, (child,) = await lead(site, agent)

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 
 import redis.asyncio
 from deepagents import create_deep_agent
+from deepagents.backends import StateBackend
+from deepagents.middleware.summarization import SummarizationMiddleware
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.tools import ToolRuntime
@@ -183,6 +185,27 @@ _agent = create_agent(
 deep = create_deep_agent(
     Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[Compact(), Slow(SUBAGENTS)], context_schema=Context
 )
+FORKS = {
+    "forker": {"description": "yourself, with this conversation", "mode": "fork"},
+    "leaf": {"description": "finds one thing", "notify_parent": False},
+}
+forker = create_agent(Puppet(), tools=TOOLS, system_prompt="You lead.", middleware=[BackgroundSubagents(FORKS)])
+_backend = StateBackend()
+summed = create_deep_agent(
+    Puppet(),
+    tools=TOOLS,
+    backend=_backend,
+    middleware=[
+        SummarizationMiddleware(
+            model=Puppet(),
+            backend=_backend,
+            trigger=("messages", 8),
+            keep=("messages", 2),
+            summarizer=lambda messages: f"(a summary of {len(messages)} messages)",
+        ),
+        BackgroundSubagents({"summed": {"description": "yourself", "mode": "fork"}}),
+    ],
+)
 keeper = create_deep_agent(Puppet(), backend=OutriderBackend())
 bare = create_agent(Puppet(), tools=TOOLS)
 swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
@@ -265,6 +288,17 @@ async def _quit(state):
 
 
 quitter = StateGraph(MessagesState).add_node("quit", _quit).add_edge(START, "quit").compile()
+
+
+_swift_inside = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
+
+
+def _lead_in_a_thread(state):
+    """Call an agent from plain sync code, so that its tools and its middleware are called so too."""
+    return _swift_inside.invoke({"messages": state["messages"]})
+
+
+sync_agent = StateGraph(MessagesState).add_node("lead", _lead_in_a_thread).add_edge(START, "lead").compile()
 
 
 class Wordless(TypedDict):
