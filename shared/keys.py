@@ -65,6 +65,24 @@ class Keys:
         """List: what the task's next runs will be given, as JSON, the next one first."""
         return self._key("follow_ups", task_id)
 
+    def remains(self, task_id: str) -> str:
+        """Hash: the record of a task that is out of sight, until all else of it is removed."""
+        return self._key("remains", task_id)
+
+    def of_task(self, task_id: str) -> list[str]:
+        """What a task has besides its record, its runs, its checkpoints, and its files."""
+        return [
+            self.runs(task_id),
+            self.large(task_id),
+            self.events(task_id),
+            self.inbox(task_id),
+            self.answers(task_id),
+            self.children(task_id),
+            self.open_children(task_id),
+            self.snapshots(task_id),
+            self.follow_ups(task_id),
+        ]
+
     # one run
     def run(self, run_id: str) -> str:
         """Hash: the run's record."""
@@ -78,6 +96,14 @@ class Keys:
     def tasks(self) -> str:
         """Sorted set: all task ids by creation."""
         return self._key("tasks")
+
+    def trees(self) -> str:
+        """Sorted set: roots of trees by the Unix ms at which something last happened there, as far as anyone looked."""
+        return self._key("trees")
+
+    def condemned(self) -> str:
+        """Sorted set: tasks that are out of sight and still to be removed, by since when."""
+        return self._key("condemned")
 
     def status(self, status: Status) -> str:
         """Sorted set: task ids of one status by creation."""

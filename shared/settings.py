@@ -17,6 +17,7 @@ from .limits import MAX_PENDING
 
 TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  #: files that a URL may name
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Days = Annotated[float, Field(gt=0, le=36_500)]
 
 
 def _redis_of_dev() -> str:
@@ -48,6 +49,7 @@ class Settings(BaseSettings):
     ring_again_seconds: Seconds = 60  #: a bell that nobody answered is rung again, twice as late each time
     grace_seconds: Seconds = 30  #: what a worker that was told to stop gives its runs
     max_attempts: int = Field(default=3, ge=1)
+    retention_days: Days = 7  #: a tree of tasks that ended so long ago is removed
     max_pending: int = Field(default=MAX_PENDING, ge=1)
     max_input_bytes: int = Field(default=8 * 2**20, ge=1)
     max_result_bytes: int = Field(default=16 * 2**20, ge=1024)
@@ -119,6 +121,11 @@ class Settings(BaseSettings):
     def for_store(self) -> dict[str, int]:
         """What the store is to know."""
         return {"ring_again_ms": self.ring_again_ms, "max_pending": self.max_pending}
+
+    @property
+    def retention_ms(self) -> int:
+        """How long a tree of tasks that ended is kept, in milliseconds."""
+        return round(self.retention_days * 86_400_000)
 
     @property
     def ring_again_ms(self) -> int:

@@ -21,6 +21,7 @@ from .notes import note_of
 from .queries import CHUNK
 from .questions import Questions
 from .records import Notification, Run, Task
+from .removal import Removal
 from .statuses import Phase, RunKind, Status
 from .transitions import Cancelled, Claimed, Cut, Ending, Facts, Settled, Submission, Submitted
 from .updates import Updates
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from .snapshots import Snapshot
 
 
-class Store(Questions, Updates):
+class Store(Questions, Updates, Removal):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def submit(
@@ -68,6 +69,7 @@ class Store(Questions, Updates):
             "ancestors": " ".join(submission.ancestors),
             "notify_parent": "1" if submission.notify_parent else "0",
             **submission.limits.of_submits(),
+            **({"idempotency_key": submission.idempotency_key} if submission.idempotency_key else {}),
             "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
         }
         run_fields = {
@@ -86,7 +88,7 @@ class Store(Questions, Updates):
                 self.keys.tasks(),
                 self.keys.agent(submission.agent),
                 self.keys.idempotency(key) if key else self.keys.task(submission.task_id),
-                self.keys.children(submission.parent_id or submission.task_id),
+                self.keys.children(submission.parent_id) if submission.parent_id else self.keys.trees(),
                 *self._ancestor_keys(facts),
             ],
             [

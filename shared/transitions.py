@@ -163,6 +163,16 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Remains:
+    """What is left of a task that is out of sight."""
+
+    task_id: str
+    agent: str
+    is_root: bool
+    runs: tuple[tuple[str, str], ...]  #: ids and kinds
+
+
+@dataclass(frozen=True, slots=True)
 class Due:
     """What a sweep found: `(task_id, run_id)` pairs."""
 

@@ -1,4 +1,4 @@
-"""The sweeper: leases that ran out, bells that nobody heard, and questions that expired.
+"""The sweeper: leases that ran out, bells that nobody heard, questions that expired, trees that are old.
 
 Any number of processes may sweep: each change is one of the store's transitions, and what two find is done once.
 """
@@ -17,8 +17,10 @@ from ..shared.clockwork import SWEEP_PAGE
 from ..shared.context import Claim
 from ..shared.errors import UnknownTask
 from ..shared.refusals import is_away
+from ..shared.removal import PAGE
 from ..shared.statuses import EndedAs, RunKind, RunStatus, Status
 from ..shared.transitions import Ending, Facts, Settled
+from .retention import Retention
 from .subject import Subject
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Sweeper:
     ) -> None:
         self._settings, self._store, self._send, self._tell = settings, store, ring, tell
         self._slots = slots or {}
+        self._retention = Retention(settings, store)
         self._broker_away = False  #: since this sweep found it so
         self._complained = False  #: of a broker that is away
 
@@ -79,6 +82,8 @@ class Sweeper:
         self._broker_away = False
         due = await store.sweep(lease_ms=lease_ms)
         unclosed = await store.unclosed(older_than_ms=lease_ms)
+        old_trees = await store.old_trees(older_than_ms=self._settings.retention_ms)
+        condemned = await store.condemned()
         done = 0
         for index, members, deal in (
             (keys.leases(), due.lost, self._take_lost),
@@ -88,11 +93,17 @@ class Sweeper:
             for task_id, run_id in members:
                 member = f"{task_id}/{run_id}" if run_id else task_id
                 done += await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
-        for task_id in unclosed:
-            done += await self._guarded(keys.closing(), task_id, self._close_below(task_id))
         for bell in await store.admit(self._slots, lease_ms=lease_ms):
             await self._ring(bell)
-        return done > 0 and max(len(due.lost), len(due.overdue), len(due.unanswered), len(unclosed)) >= SWEEP_PAGE
+        for index, task_ids, work in (
+            (keys.closing(), unclosed, self._close_below),
+            (keys.trees(), old_trees, self._retention.condemn),
+            (keys.condemned(), condemned, self._retention.remove),
+        ):
+            for task_id in task_ids:
+                done += await self._guarded(index, task_id, work(task_id))
+        full = max(len(due.lost), len(due.overdue), len(due.unanswered), len(unclosed)) >= SWEEP_PAGE
+        return done > 0 and (full or max(len(old_trees), len(condemned)) >= PAGE)
 
     async def _guarded(self, index: str, member: str, work: Coroutine[Any, Any, bool]) -> bool:
         """Do what a member needs; one that fails is put off, so that it does not stand before the others again."""

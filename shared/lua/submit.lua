@@ -1,6 +1,6 @@
 -- Write a task and its first run. The same ids again change nothing, so a repeated call is safe.
 -- KEYS  after the family: 30 all tasks  31 the agent's tasks  32 idempotency key (the task's own key where there is none)
---       33 the parent's children  34 … ancestors, root first  last: the tree's snapshots
+--       33 the parent's children, or the roots of all trees  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
 --       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
 --       context  configurable  rubric ('' = none)
@@ -55,10 +55,10 @@ redis.call('RPUSH', RUNS, run_id)
 redis.call('ZADD', index_of('pending'), NOW, task_id)
 redis.call('ZADD', KEYS[30], NOW, task_id)
 redis.call('ZADD', KEYS[31], NOW, task_id)
+redis.call('ZADD', KEYS[33], NOW, task_id)
 redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[4]), member(task_id, run_id))
 if payload ~= '' then redis.call('HSET', KEYS[32], 'task_id', task_id, 'run_id', run_id, 'payload', payload) end
 if HAS_PARENT then
-  redis.call('ZADD', KEYS[33], NOW, task_id)
   redis.call('HINCRBY', KEYS[34], 'descendants', 1)
   if ARGV[7] == '1' then redis.call('SADD', PARENT_OPEN, task_id) end
   take_place(TASK, 34)

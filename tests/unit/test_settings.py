@@ -56,6 +56,11 @@ def test_our_variable_wins_over_the_common_one(monkeypatch):
             "rediss://h/?ssl_cert_reqs=CERT_NONE",
             "OUTRIDER_REDIS_URL = rediss://h/?ssl_cert_reqs=CERT_NONE: ssl_cert_reqs must be required, optional or",
         ),
+        ("OUTRIDER_RETENTION_DAYS", "0", "OUTRIDER_RETENTION_DAYS = '0': "),
+        ("OUTRIDER_RETENTION_DAYS", "-1", "OUTRIDER_RETENTION_DAYS = '-1': "),
+        ("OUTRIDER_RETENTION_DAYS", "nan", "OUTRIDER_RETENTION_DAYS = 'nan': "),
+        ("OUTRIDER_RETENTION_DAYS", "inf", "OUTRIDER_RETENTION_DAYS = 'inf': "),
+        ("OUTRIDER_MAX_PENDING", "0", "OUTRIDER_MAX_PENDING = '0': "),
     ],
 )
 def test_a_bad_setting_is_named_in_one_line(monkeypatch, name, value, said):

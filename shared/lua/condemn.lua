@@ -1,0 +1,33 @@
+-- Take a tree of tasks out of sight, in one step, where all of it ended long ago: from then on each of its tasks is
+-- unknown, to submits, updates and wakes too. What else it has is removed piece by piece. Where something happened in it
+-- since, it is looked at again when that is long ago.
+-- KEYS  1 trees  2 condemned tasks, then for each task of the tree, root first: its record, where its record is kept until
+--       the rest is removed, its children, its idempotency key (the record's own key where there is none)
+-- ARGV  retention_ms, then for each task: task_id, number of children that the caller saw
+-- Returns how many tasks were condemned; 0 where the tree stays
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local OVER = {idle = true, success = true, error = true, timeout = true, cancelled = true}
+local latest, count = 0, (#KEYS - 2) / 4
+for i = 0, count - 1 do
+  local record, children, seen = KEYS[4 * i + 3], KEYS[4 * i + 5], tonumber(ARGV[2 * i + 3])
+  local task = redis.call('HMGET', record, 'status', 'run_id', 'updated_ms')
+  if not task[1] then
+    redis.call('ZREM', KEYS[1], ARGV[2])
+    return 0
+  end
+  local over = OVER[task[1]] and (task[2] or '') == '' and redis.call('ZCARD', children) == seen
+  latest = math.max(latest, over and tonumber(task[3]) or now)
+end
+if latest > now - tonumber(ARGV[1]) then
+  redis.call('ZADD', KEYS[1], string.format('%d', latest), ARGV[2])
+  return 0
+end
+for i = 0, count - 1 do
+  local record, kept, once = KEYS[4 * i + 3], KEYS[4 * i + 4], KEYS[4 * i + 6]
+  if once ~= record then redis.call('DEL', once) end
+  redis.call('RENAME', record, kept)
+  redis.call('ZADD', KEYS[2], now, ARGV[2 * i + 2])
+end
+redis.call('ZREM', KEYS[1], ARGV[2])
+return count
