@@ -6,7 +6,7 @@ import pytest
 
 from outrider.shared.errors import AnswerConflict, NotWaiting, SeveralQuestions, UnknownTask
 from outrider.shared.records import Interrupt
-from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status, Strategy
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
 
@@ -236,6 +236,17 @@ async def test_a_question_that_nobody_answers_in_time_ends_the_task_and_its_pare
     assert (await store.sweep(lease_ms=LEASE_MS)).unanswered == ()
     with pytest.raises(NotWaiting, match="task c is timeout"):
         await store.answer(CHILD, 2)
+
+
+async def test_a_follow_up_that_waits_for_the_answer_comes_when_there_is_none_in_time(store):
+    await waiting(store, "q", answer_within_ms=60_000)
+    assert (await store.update("t", {"text": "go on"}, Strategy.ENQUEUE)).run_id is None
+    await overdue(store)
+    store._scripts = Twice(store._scripts)
+    (bell,) = (await store.expire(FACTS, "t-1")).bells
+    task = await store.get("t")
+    assert (task.status, task.run_id, task.interrupts, task.error) == ("pending", bell.run_id, (), None)
+    assert (await claim(store)).input == {"text": "go on"}
 
 
 @pytest.mark.parametrize("end", ["answer", "cancel", "ask again"])
