@@ -15,8 +15,9 @@ from ..shared.records import Tree
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
+from .answering import Answered, check_answer
 from .files import LISTED, File, Files
-from .submit import FORK, Asked, Submitted, check, check_answer
+from .submit import FORK, Asked, Submitted, check
 from .updating import Updated, check_strategy, check_update
 from .waiting import Watch, check_timeout
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..shared.snapshots import Snapshot
     from ..shared.statuses import Strategy
     from ..shared.store import Store
-    from ..shared.transitions import Answered, Cancelled, Submission
+    from ..shared.transitions import Cancelled, Submission
 
 MAX_PAGE = 1000  #: tasks that one `list` gives at most
 
@@ -239,16 +240,25 @@ class Outrider:
         asked, `AnswerConflict` where this is not asked, or was answered before; then nothing was changed.
         """
         check_id(task_id)
-        given = check_answer(value, self.settings.max_input_bytes)
-        named = None if interrupt is None else check_id(interrupt, "interrupt")
+        given, notes = check_answer(value, self.settings.max_input_bytes)
+        named, store = None if interrupt is None else check_id(interrupt, "interrupt"), self._store
         with reachable(self.settings):
-            facts = await self._store.facts(task_id)
+            facts = await store.facts(task_id)
             if facts is None:
                 raise UnknownTask(task_id)
-            answered = await self._store.answer(facts, given, interrupt=named)
+            event_id = await store.last_event_id(task_id)
+            answered = await store.answer(facts, given, interrupt=named)
         for bell in answered.bells:
-            await self._ring(bell)
-        return answered
+            notes += await self._ring(bell)
+        return Answered(
+            task_id=task_id,
+            interrupt=answered.interrupt,
+            open=answered.open,
+            run_id=answered.run_id,
+            status=Status.WAITING if answered.open else Status.PENDING,
+            event_id=event_id,
+            notes=tuple(notes),
+        )
 
     async def update(
         self,

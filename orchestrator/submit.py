@@ -158,13 +158,6 @@ def check_input(
     return {"text": words, "state": more}, notes
 
 
-def check_answer(value: Any, max_bytes: int) -> Any:
-    """A copy of an answer that can be stored; `BadInput` where JSON cannot hold it, or it is too large."""
-    answer = json_value(value, "the answer", [])
-    check_size(max_bytes, answer=answer)
-    return answer
-
-
 def _text(text: Any, changed: list[str]) -> str:
     if not isinstance(text, str):
         raise BadInput(f"text is a {type(text).__name__}: must be text that says what the agent shall do")

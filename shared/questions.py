@@ -52,7 +52,8 @@ class Questions(Clockwork):
     async def expire(self, facts: Facts, run_id: str) -> Settled | None:
         """End a task as `timeout` whose question, asked by this run, expired; its parent is told in the same step.
 
-        Where follow-ups wait, the task goes on with the next one instead. The caller rings the bells of the answer. `None`: an answer, or an end, came before it.
+        Where follow-ups wait, the task goes on with the next one instead. The caller rings the bells of the answer.
+        `None`: an answer, or an end, came before it.
         """
         family = Family(self.keys, facts)
         reply = await self._scripts(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...shared.statuses import Status
+from ..approvals import is_approval
 from .console import complain
 
 if TYPE_CHECKING:
     from ...shared.grades import Grade
-    from ...shared.records import Task
+    from ...shared.records import Interrupt, Task
 
 DONE, ENDED_BADLY, BAD_USE, UNREACHABLE, QUESTION, TIMED_OUT, NOT_SATISFIED = range(7)
 INTERRUPTED = 130
@@ -24,10 +25,18 @@ def exit_code(task: Task) -> int:
     return NOT_SATISFIED if task.grade and not task.grade.satisfied else DONE
 
 
+def answer_to(task: Task, question: Interrupt) -> str:
+    """The command that answers a question."""
+    named = f" --interrupt {question.id}" if len(task.interrupts) > 1 else ""
+    value = "--approve, or --reject [TEXT]" if is_approval(question) else "VALUE"
+    return f"outrider answer {task.task_id}{named} {value}"
+
+
 def tell_ending(task: Task) -> None:
     """Say on stderr how a task ended, unless it ended well and, where it was graded, satisfied its rubric."""
     if task.status is Status.WAITING:
-        complain(f"task {task.task_id} waits for an answer to the question above")
+        for question in task.interrupts:
+            complain(f"task {task.task_id} waits for a person: {answer_to(task, question)}")
     elif task.status is not Status.SUCCESS:
         reason = f": {task.error.type}: {task.error.message}" if task.error else ""
         complain(f"task {task.task_id} ended as {task.status}{reason}")

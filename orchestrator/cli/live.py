@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ...shared import events
 from .console import STYLES, as_text, console, visible
+from .endings import answer_to
 from .wording import Texts, line, progress
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ class LiveView:
         self._console.print(
             Text.assemble((moment, "dim"), (visible(words), STYLES.get(what, ""))), overflow="ellipsis", no_wrap=True
         )
+
+    def ask(self, task: Task) -> None:
+        """Print the questions, each with the command that answers it."""
+        for question in task.interrupts:
+            self._console.print(Text(visible(as_text(question.value)), "magenta"))
+            self._console.print(Text(f"answer it: {answer_to(task, question)}", "bold"))
 
     def end(self, task: Task) -> None:
         """Print the result."""

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from ...shared.errors import OutriderError, RedisUnreachable, WaitTimeout
-from . import cancel, demo, dev, doctor, flower, follow, show, submit, tasks, update, worker
+from . import answer, cancel, demo, dev, doctor, flower, follow, show, submit, tasks, update, worker
 from .console import complain
 from .endings import BAD_USE, INTERRUPTED, TIMED_OUT, UNREACHABLE
 
@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (submit, tasks, show, follow, update, cancel, dev, worker, flower, doctor, demo):
+for verb in (submit, tasks, show, follow, answer, update, cancel, dev, worker, flower, doctor, demo):
     verb.register(app)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from ...shared.errors import BadInput
 from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
-from .endings import ENDED_BADLY, told_grade
+from .endings import ENDED_BADLY, answer_to, told_grade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +119,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "parent": task.parent_id or "",
         "created": clock(task.created_at),
         "updated": clock(task.updated_at),
+        "answer by": clock(task.answer_until) if task.interrupts and task.answer_until else "",
         "stopped": clock(task.stopped_at) if task.stopped_at else "",
         "limits": limits,
         "usage": counts if usage.turns else "",
@@ -128,7 +129,9 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "rubric": task.rubric.text if task.rubric else "",
     }
     rows = [(name, text) for name, text in facts.items() if text]
-    return rows + [("question", f"{one.id}: {as_text(one.value)}") for one in task.interrupts]
+    for question in task.interrupts:
+        rows += [("question", f"{question.id}: {as_text(question.value)}"), ("answer", answer_to(task, question))]
+    return rows
 
 
 def _run_facts(run: Run) -> str:

@@ -46,6 +46,9 @@ def submit(
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The task that is told how this one ends.")] = None,
     fork: Annotated[bool, typer.Option("--fork", help="Begin with the parent's conversation.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="The same key again gives the same task.")] = None,
+    answer_within: Annotated[
+        str | None, typer.Option(help="How long its questions wait for a person's answer: 30m, 1h.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
     wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
@@ -83,6 +86,7 @@ def submit(
         "parent": parent,
         "mode": FORK if fork else ISOLATED,
         "idempotency_key": idempotency_key,
+        "answer_within": options.seconds("--answer-within", answer_within),
     }
     return hand_over(client, lambda outrider: outrider.submit(**arguments), _tell, way)
 

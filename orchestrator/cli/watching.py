@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from .console import as_text, complain, on_terminal, print_json, print_text, run, visible
-from .endings import exit_code, tell_ending
+from .endings import answer_to, exit_code, tell_ending
 from .wording import Texts, line
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ class View(Protocol):
     def event(self, event: Event) -> None:
         """Show one event."""
 
+    def ask(self, task: Task) -> None:
+        """Show what the task asks, and the commands that answer it."""
+
     def end(self, task: Task) -> None:
         """Show how the task ended."""
 
@@ -32,6 +35,9 @@ class JsonLines:
     def event(self, event: Event) -> None:
         """Print it."""
         print_json(event.to_json(), lines=True)
+
+    def ask(self, task: Task) -> None:
+        """Print nothing: `show --json` has the questions."""
 
     def end(self, task: Task) -> None:
         """Print nothing: the last event says it."""
@@ -49,6 +55,12 @@ class Lines:
             print(f"{_time(event)}  text      {visible(text)}", flush=True)
         if words := line(event):
             print(f"{_time(event)}  {visible(words)}", flush=True)
+
+    def ask(self, task: Task) -> None:
+        """Print the questions, each with the command that answers it."""
+        for question in task.interrupts:
+            print(f"question {question.id}: {visible(as_text(question.value))}")
+            print(f"answer it: {answer_to(task, question)}", flush=True)
 
     def end(self, task: Task) -> None:
         """Print the result."""
@@ -69,6 +81,8 @@ def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[tuple[str, str
             with _view(first, as_json=as_json) as view:
                 async for event in outrider.follow(task_id, after):
                     view.event(event)
+                    if event.type == "task.waiting":
+                        view.ask(await outrider.get(task_id))
             task = await outrider.get(task_id)
             view.end(task)
             if not as_json:

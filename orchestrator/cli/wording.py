@@ -77,7 +77,9 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "task.waiting": ("waiting", lambda _: "for a person's answer"),
     "task.answered": (
         "answered",
-        lambda data: f"question {data.get('id')}" + (f"; {data['open']} still open" if data.get("open") else ""),
+        lambda data: (
+            f"question {data.get('id')} was answered" + (f", {left} more open" if (left := data.get("open")) else "")
+        ),
     ),
     "task.resting": ("resting", lambda _: "no worker is held until its subagents report"),
     "task.woken": ("pending", lambda _: "woken: its subagents report"),

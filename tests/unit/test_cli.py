@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from outrider.orchestrator import client as client_module
-from outrider.orchestrator.cli import console, main, options
+from outrider.orchestrator.cli import console, main, options, watching
 from outrider.orchestrator.cli import worker as worker_verb
 from outrider.orchestrator.links import Links
 from outrider.shared.errors import BadInput
@@ -22,7 +22,7 @@ from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
 
-VERBS = ("submit", "list", "show", "follow", "update", "cancel", "worker", "demo")
+VERBS = ("submit", "list", "show", "follow", "answer", "update", "cancel", "worker", "demo")
 
 
 @dataclass
@@ -82,7 +82,7 @@ def outrider(world, capsys):
     return run
 
 
-def ends(status=Status.SUCCESS, *, result=None, error="", events=(), question=None):
+def ends(status=Status.SUCCESS, *, result=None, error="", events=(), questions=()):
     """What a worker does with a run: claims it, tells its events, ends it."""
 
     async def work(store, bell):
@@ -91,10 +91,10 @@ def ends(status=Status.SUCCESS, *, result=None, error="", events=(), question=No
         assert await store.emit(claimed.claim, "agent", events)
         ending = Ending(
             RunStatus.SUCCESS if status is not Status.ERROR else RunStatus.ERROR,
-            EndedAs.PAUSED if question else EndedAs.FINISHED,
+            EndedAs.PAUSED if questions else EndedAs.FINISHED,
             status,
-            task_phase=Phase.ASKING if question else None,
-            interrupts=(Interrupt(id="q1", value=question),) if question else (),
+            task_phase=Phase.ASKING if questions else None,
+            interrupts=tuple(Interrupt(id=f"q{n}", value=asked) for n, asked in enumerate(questions, 1)),
             result=json.dumps(result) if result is not None else None,
             error_type=error,
             error_message="it broke" if error else "",
@@ -298,13 +298,176 @@ def test_a_task_that_fails_is_exit_1(outrider, world):
 
 
 def test_a_question_is_exit_4_and_printed(outrider, world):
-    world.at_the_bell = ends(Status.WAITING, question={"ask": "which?"})
+    world.at_the_bell = ends(Status.WAITING, questions=[{"ask": "which?"}])
     ran = outrider("submit", "agent", "text", "--wait")
     assert ran.code == 4
     assert "which?" in ran.out
     assert outrider("submit", "agent", "text", "--wait", "--json").json["interrupts"] == [
         {"id": "q1", "value": {"ask": "which?"}}
     ]
+
+
+def asking(outrider, world, *questions, then="done"):
+    """A task that asks this, of a worker that gives its input as the result once it goes on."""
+
+    async def work(store, bell):
+        given = await store.redis.get(store.keys.input(bell.run_id))
+        world.at_the_bell = ends(result=json.loads(given)["answers"] if then == "done" else then)
+        await world.at_the_bell(store, bell)
+
+    world.at_the_bell = ends(Status.WAITING, questions=questions)
+    task_id = outrider("submit", "agent", "text", "--wait").lines[0]
+    world.at_the_bell = work
+    return task_id
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        ("yes", "yes"),
+        ('{"a": [1]}', {"a": [1]}),
+        ("null", None),
+        ('"1"', "1"),
+        ("NaN", "NaN"),
+        ("1" * 5000, "1" * 5000),
+    ],
+)
+def test_an_answer_is_json_if_it_parses_else_text(outrider, world, monkeypatch, value, given):
+    monkeypatch.setenv("OUTRIDER_MAX_INPUT_BYTES", "10000")
+    task_id = asking(outrider, world, "which?")
+    ran = outrider("answer", task_id, value, "--wait", "--json")
+    assert (ran.code, ran.json["status"], ran.json["result"]) == (0, "success", {"q1": given})
+
+
+def test_an_answer_prints_the_run_that_goes_on(outrider, world):
+    task_id = asking(outrider, world, "which?")
+    ran = outrider("answer", task_id, "this", "--json")
+    assert (ran.code, ran.json | {"event_id": ""}) == (
+        0,
+        {
+            "task_id": task_id,
+            "interrupt": "q1",
+            "open": [],
+            "run_id": ran.json["run_id"],
+            "status": "pending",
+            "event_id": "",
+            "notes": [],
+        },
+    )
+    assert outrider("show", task_id, "--json").json["runs"][1]["run_id"] == ran.json["run_id"]
+
+
+def test_each_of_several_questions_is_answered_by_its_id(outrider, world):
+    task_id = asking(outrider, world, "which?", "when?")
+    shown = outrider("show", task_id).out
+    for question, text in (("q1", "which?"), ("q2", "when?")):
+        assert f"question\t{question}: {text}\nanswer\toutrider answer {task_id} --interrupt {question} VALUE" in shown
+    ran = outrider("answer", task_id, "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"outrider: task {task_id} asks 2 questions: name the one that this answers, of q1, q2 "
+        "(interrupt=, or --interrupt)\n"
+    )
+    ran = outrider("answer", task_id, "now", "--interrupt", "q2")
+    assert (ran.code, ran.out) == (0, "")
+    assert f"task {task_id} still asks: outrider answer {task_id} --interrupt q1 VALUE" in ran.err
+    ran = outrider("answer", task_id, "later", "--interrupt", "q2")
+    assert (ran.code, ran.out, "does not ask q2, or it was answered before" in ran.err) == (2, "", True)
+    ran = outrider("answer", task_id, "this", "--wait", "--json")
+    assert (ran.code, ran.json["result"]) == (0, {"q1": "this", "q2": "now"})
+    ran = outrider("answer", task_id, "again")
+    assert (ran.code, ran.err) == (
+        2,
+        f"outrider: task {task_id} is success: it asks nothing (see `outrider show {task_id}`)\n",
+    )
+
+
+REVIEW = {
+    "action_requests": [{"name": "send", "args": {"to": "all"}}, {"name": "drop", "args": {}}],
+    "review_configs": [
+        {"action_name": "send", "allowed_decisions": ["approve", "edit", "reject"]},
+        {"action_name": "drop", "allowed_decisions": ["approve", "reject"]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "given"),
+    [
+        (REVIEW, ["--approve"], {"decisions": [{"type": "approve"}] * 2}),
+        (REVIEW, ["--reject"], {"decisions": [{"type": "reject"}] * 2}),
+        (REVIEW, ["--reject", "not so"], {"decisions": [{"type": "reject", "message": "not so"}] * 2}),
+        ({"type": "tool_approval", "name": "send", "args": {}}, ["--approve"], {"type": "approve"}),
+    ],
+)
+def test_tool_calls_are_approved_or_rejected(outrider, world, question, options, given):
+    task_id = asking(outrider, world, question)
+    assert f"answer\toutrider answer {task_id} --approve, or --reject [TEXT]" in outrider("show", task_id).out
+    ran = outrider("answer", task_id, *options, "--wait", "--json")
+    assert (ran.code, ran.json["result"]) == (0, {"q1": given})
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "told"),
+    [
+        ("which?", ["--approve"], "question q1 requests no approval: answer it with a VALUE"),
+        (
+            {
+                "action_requests": [{"name": "send", "args": {}}],
+                "review_configs": [{"action_name": "send", "allowed_decisions": ["edit"]}],
+            },
+            ["--approve"],
+            "question q1 allows edit for send, not approve",
+        ),
+        (REVIEW, ["--approve", "yes"], "--approve is the whole answer"),
+        (REVIEW, ["--approve", "--reject"], "--approve is the whole answer"),
+        (REVIEW, ["--approve", "--interrupt", "q7"], "does not ask q7"),
+        (REVIEW, [], "the answer is missing"),
+        (REVIEW, ["x", "--interrupt", "/"], "interrupt '/' is not valid"),
+        (REVIEW, ["x" * 1001], "the input has 1,001 bytes"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused_and_changes_nothing(outrider, world, question, options, told):
+    task_id = asking(outrider, world, question)
+    before = outrider("show", task_id, "--json").out
+    ran = outrider("answer", task_id, *options)
+    assert (ran.code, ran.out, told in ran.err, ran.err.count("\n")) == (2, "", True, 1), ran.err
+    assert outrider("show", task_id, "--json").out == before
+
+
+def test_an_answer_to_a_task_that_is_not_there_is_refused(outrider):
+    assert outrider("answer", "nobody", "x").code == 2
+    assert outrider("answer", "nobody", "--approve").code == 2
+    assert outrider("answer", "-", "x").code == 2
+
+
+def test_follow_tells_the_question_and_goes_on_to_the_end(outrider, world, monkeypatch):
+    printed, answering = watching.Lines.ask, []
+
+    async def answer(task):
+        async with client_module.Outrider() as o:
+            await o.answer(task.task_id, "this", interrupt=task.interrupts[0].id)
+
+    def ask(self, task):
+        printed(self, task)
+        world.at_the_bell = ends(result="thanks")
+        answering.append(asyncio.get_running_loop().create_task(answer(task)))
+
+    monkeypatch.setattr(watching.Lines, "ask", ask)
+    world.at_the_bell = ends(Status.WAITING, questions=["which?"])
+    ran = outrider("submit", "agent", "text", "--follow")
+    assert (ran.code, ran.lines[-1]) == (0, "thanks")
+    at = ran.lines.index("question q1: which?")
+    assert ran.lines[at + 1] == f"answer it: outrider answer {ran.lines[0]} VALUE"
+    assert "pending   question q1 was answered\n" in ran.out
+
+
+def test_submit_takes_how_long_an_answer_may_take(outrider, world):
+    world.at_the_bell = ends(Status.WAITING, questions=["which?"])
+    task_id = outrider("submit", "agent", "text", "--answer-within", "1h", "--wait").lines[0]
+    assert "answer by\t" in outrider("show", task_id).out
+    for wrong in ("0", "99999999h", "soon"):
+        assert outrider("submit", "agent", "text", "--answer-within", wrong).code == 2
 
 
 def test_a_wait_that_is_over_is_exit_5_and_the_task_goes_on(outrider):
@@ -544,7 +707,7 @@ def test_update_of_an_active_task_is_refused_or_says_what_it_does(outrider, worl
     ran = outrider("cancel", task_id)
     assert (ran.code, ran.out) == (0, f"{task_id}\tcancelled\tcancelled\n")
     assert "1 follow-ups" in ran.err
-    world.at_the_bell = ends(Status.WAITING, question="go on?")
+    world.at_the_bell = ends(Status.WAITING, questions=["go on?"])
     outrider("update", task_id, "again")
     assert "question q1 was dropped: go on?" in outrider("update", task_id, "never mind").err
 
