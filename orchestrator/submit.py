@@ -13,7 +13,7 @@ from ..shared.record import Record
 from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
 from ..shared.text import one_line
 from ..shared.transitions import Submission
-from .jsonable import cleaned, json_object, json_value, size
+from .jsonable import cleaned, json_object, size
 from .rubrics import grades
 
 if TYPE_CHECKING:
