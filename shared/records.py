@@ -7,7 +7,8 @@ RFC 3339 in UTC with milliseconds, what does not apply is `null`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any, Self, TypeAlias
 
 from pydantic import Field
@@ -256,9 +257,26 @@ class Tree(Record):
     task: Task
     children: tuple[Tree, ...] = ()
 
+    def flat(self) -> Iterator[Task]:
+        """All its tasks, each before those that it started."""
+        yield self.task
+        for child in self.children:
+            yield from child.flat()
+
+    @property
+    def usage(self) -> Usage:
+        """What the models of all its tasks consumed."""
+        return reduce(Usage.plus, (task.usage for task in self.flat()))
+
+    @property
+    def open_tasks(self) -> tuple[Task, ...]:
+        """Those of its tasks that have not ended."""
+        return tuple(task for task in self.flat() if not task.status.terminal)
+
     def to_json(self) -> dict[str, Any]:
-        """The task's public form with its `children`, each in this form too."""
-        return {**self.task.to_json(), "children": [child.to_json() for child in self.children]}
+        """The task's public form with its `children`, each in this form too, and the `tree_usage` of it and them."""
+        children = [child.to_json() for child in self.children]
+        return {**self.task.to_json(), "tree_usage": self.usage.model_dump(mode="json"), "children": children}
 
 
 class Page(Record):

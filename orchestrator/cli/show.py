@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...shared.errors import BadInput
+from .below import counts, tree_facts, tree_json
 from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
 from .endings import ENDED_BADLY, answer_to, told_grade
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from ...shared.records import Run, Task
+    from ...shared.records import Run, Task, Tree
     from ..files import Files
 
 EPILOG = """\b
@@ -40,18 +41,19 @@ def show(
         typer.Option("--json", help="Print JSON: the task, with --transcript its messages, with --files its files."),
     ] = False,
 ) -> int:
-    """Show a task: its record, its runs, what it asks, its result."""
+    """Show a task: its record, its runs, what it asks, its result, and what became of the tasks that it started."""
     if result and (transcript or files):
         raise BadInput("--result prints the result alone: leave out --transcript and --files")
-    task, messages, listed = run(_read(task_id, with_messages=transcript, with_files=files))
+    task, tree, messages, listed = run(_read(task_id, with_messages=transcript, with_files=files))
     if result:
         return _print_result(task, as_json=as_json)
     if as_json:
-        more = {"messages": _as_dicts(messages)} if transcript else {}
+        more: dict[str, Any] = {"tree": tree_json(tree)}
+        more |= {"messages": _as_dicts(messages)} if transcript else {}
         more |= {"files": [file.to_json() for file in listed.files], "more_files": listed.more} if files else {}
         print_json(task.to_json() | more)
         return 0
-    _print_facts(task)
+    _print_facts(task, tree)
     if files:
         _print_files(listed)
     if transcript:
@@ -64,15 +66,17 @@ def show(
     return 0
 
 
-async def _read(task_id: str, *, with_messages: bool, with_files: bool) -> tuple[Task, Sequence[BaseMessage], Files]:
+async def _read(
+    task_id: str, *, with_messages: bool, with_files: bool
+) -> tuple[Task, Tree, Sequence[BaseMessage], Files]:
     from ..client import Outrider
     from ..files import Files
 
     async with Outrider() as outrider:
-        task = await outrider.get(task_id)
+        task, tree = await outrider.get(task_id), await outrider.tree(task_id)
         messages = (await outrider.state(task_id)).get("messages", []) if with_messages else []
         files = await outrider.files(task_id) if with_files else Files()
-    return task, messages, files
+    return task, tree, messages, files
 
 
 def _print_files(listed: Files) -> None:
@@ -107,7 +111,6 @@ def _facts(task: Task) -> list[tuple[str, str]]:
     """What is known of a task, by name; what does not apply is left out."""
     limits = ", ".join(f"{name} {value:g}" for name, value in task.limits if value is not None)
     usage = task.usage
-    counts = f"{usage.total_tokens} tokens ({usage.input_tokens} in, {usage.output_tokens} out), {usage.turns} turns"
     facts = {
         "task": task.task_id,
         "agent": task.agent,
@@ -122,7 +125,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "answer by": clock(task.answer_until) if task.interrupts and task.answer_until else "",
         "stopped": clock(task.stopped_at) if task.stopped_at else "",
         "limits": limits,
-        "usage": counts if usage.turns else "",
+        "usage": counts(usage),
         "graders": f"{usage.grader.total_tokens} tokens, {usage.grader.turns} turns" if usage.grader else "",
         "metadata": ", ".join(f"{key}={as_text(value)}" for key, value in task.metadata.items()),
         "error": f"{task.error.type}: {task.error.message}" if task.error else "",
@@ -147,9 +150,9 @@ def _run_facts(run: Run) -> str:
     return ", ".join(parts)
 
 
-def _print_facts(task: Task) -> None:
+def _print_facts(task: Task, tree: Tree) -> None:
     runs = task.runs or ()
-    rows = [*_facts(task), *(("run", _run_facts(run)) for run in runs)]
+    rows = [*_facts(task), *tree_facts(tree), *(("run", _run_facts(run)) for run in runs)]
     rows += [("grade", f"{run.grade.iteration}: {told_grade(run.grade)}") for run in runs if run.grade]
     if not on_terminal():
         for name, text in rows:

@@ -10,7 +10,7 @@ from ...shared import events
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...shared.records import Task, Tree
+    from ...shared.records import Task
     from ..client import Outrider
     from .board import Board, Row
 
@@ -46,8 +46,4 @@ async def follow_trees(outrider: Outrider, rows: Mapping[str, Row], board: Board
 
 async def whole(outrider: Outrider, task_id: str) -> list[Task]:
     """A task and all its descendants with their results and runs, each before those that it started."""
-    return [await outrider.get(task.task_id) for task in _flat(await outrider.tree(task_id))]
-
-
-def _flat(tree: Tree) -> list[Task]:
-    return [tree.task, *(task for child in tree.children for task in _flat(child))]
+    return [await outrider.get(task.task_id) for task in (await outrider.tree(task_id)).flat()]

@@ -50,6 +50,11 @@ def test_a_child_is_listed_under_its_parent_and_goes_with_it(cli):
         tree = o.tree(parent).to_json()
     assert [child["task_id"] for child in tree["children"]] == children
     assert [child["task_id"] for child in tree["children"][0]["children"]] == [grandchild]
+    _, shown = cli("show", parent, "--json")
+    assert (shown["tree"]["tasks"], shown["tree"]["open_tasks"]) == (4, 4)
+    _, text = cli("show", parent)
+    assert "below\t3 tasks, 3 open (outrider list --parent " in text
+    assert f"open\t{grandchild}, helper, pending/queued, helper" in text
     assert cli("cancel", parent, "--json") == (
         0,
         [{"task_id": parent, "outcome": "cancelled", "status": "cancelled"}],

@@ -5,6 +5,8 @@ import pytest
 from outrider.shared.errors import BadInput
 from outrider.shared.ids import check_id, new_id
 from outrider.shared.limits import Limits, Usage
+from outrider.shared.records import Task, Tree
+from outrider.shared.statuses import Status
 
 
 @pytest.mark.parametrize("value", [0, -1, True, False, "3", "x", 2.5, float("nan"), float("inf"), [], {}])
@@ -52,3 +54,27 @@ def test_usage_adds_up_by_model():
     both = one.plus(two)
     assert (both.input_tokens, both.total_tokens, both.turns) == (5, 7, 2)
     assert both.by_model == {"m": {"total_tokens": 7}, "n": {"turns": 1}}
+
+
+def test_a_tree_adds_up_what_its_tasks_used_and_names_those_that_are_open():
+    def task(task_id, status, **used):
+        return Task(
+            task_id=task_id, agent="a", title="a", status=status, created_at=1, updated_at=1, usage=Usage(**used)
+        )
+
+    def tree(one, *below):
+        return Tree(task=one, children=below)
+
+    leaf = tree(task("c", Status.IDLE, turns=1, input_tokens=5, total_tokens=5, by_model={"m": {"input_tokens": 5}}))
+    middle = tree(task("b", Status.ERROR, turns=2), leaf)
+    root = tree(
+        task("a", Status.SUCCESS, turns=4, total_tokens=1, by_model={"m": {"input_tokens": 1}}),
+        middle,
+        tree(task("d", Status.IDLE)),
+    )
+    assert [one.task_id for one in root.flat()] == ["a", "b", "c", "d"]
+    assert [one.task_id for one in root.open_tasks] == ["c", "d"]
+    assert (root.usage.turns, root.usage.total_tokens, root.usage.by_model) == (7, 6, {"m": {"input_tokens": 6}})
+    shown = root.to_json()
+    assert (shown["usage"]["turns"], shown["tree_usage"]["turns"]) == (4, 7)
+    assert shown["children"][0]["tree_usage"]["turns"] == 3
