@@ -6,6 +6,7 @@ import operator
 import os
 import signal
 import sys
+import time
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from fractions import Fraction
@@ -25,7 +26,7 @@ from langgraph.types import interrupt
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 
-from outrider import progress
+from outrider import Outrider, OutriderError, progress
 from outrider.shared.context import running
 
 PATIENCE = Retry(ConstantBackoff(0.05), -1)
@@ -315,6 +316,52 @@ async def _tells_who_is_there(state):
 
 
 bounded = _chain(("bounded", _tells_who_is_there)).compile()
+
+
+async def _submit_late():
+    running.get().emit("custom", {"data": "late"})
+    try:
+        async with Outrider() as o:
+            await o.submit("chat", "late", notify_parent=False)
+    except OutriderError as error:
+        await note(type(error).__name__)
+
+
+async def _dies_hard(state):
+    """In its first attempt: hold, and do then all that it can, however often it is told to stop."""
+    if running.get().run.attempt > 0:
+        await gate("second")
+        return {"done": ["second"]}
+    with contextlib.suppress(asyncio.CancelledError):
+        await gate("first")
+    late = asyncio.create_task(_submit_late())
+    while not late.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([late])
+    return {"done": ["late"]}
+
+
+diehard = _chain(("dies", _dies_hard), ("after", _step("after"))).compile()
+
+
+async def _blocks(state):
+    time.sleep(float(state["text"]))  # noqa: ASYNC251 what agents should not do
+    return {"done": ["slept"]}
+
+
+blocks = _chain(("blocks", _blocks)).compile()
+
+
+def _paced(name):
+    async def step(state):
+        await note(name)
+        await asyncio.sleep(0.2)
+        return {"done": [name]}
+
+    return step
+
+
+paced = _chain(*((name, _paced(name)) for name in "abcde")).compile()
 
 CLIENTS = []
 
