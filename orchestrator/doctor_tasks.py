@@ -31,6 +31,11 @@ class Seen:
     late_ms: int  #: since when the lease or the bell that the record promises is overdue; below 0: it is not
     open_children: int
 
+    @property
+    def failures(self) -> int:
+        """Lost workers and retried errors of its run since the last new checkpoint."""
+        return self.run.failures if self.run and self.run.saves == self.task.saves else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
@@ -101,7 +106,9 @@ async def read_tasks(store: Store) -> Tasks:
 
 def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[Finding]:
     """Findings on tasks; `workers` is whether any is online: without one, nothing sweeps, and that is said already."""
-    waits = [one for one in tasks.seen if one.task.status is Status.PENDING and one.rings and not one.task.waits_for]
+    waits = [
+        one for one in tasks.seen if one.task.status is Status.PENDING and one.rings > 0 and not one.task.waits_for
+    ]
     for queue, _ in Counter(_queue(one) for one in waits).items() if workers else ():
         there = [one for one in waits if _queue(one) == queue]
         longest = max(one.since_ms for one in there) // 1000
@@ -118,11 +125,11 @@ def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[
             f"{_tasks(unswept, 'lost its worker or its bell', 'lost their workers or bells')}, and no worker takes up",
             "look into the workers' logs for sweep.failing",
         )
-    last = [one for one in tasks.seen if one.run and 0 < one.run.attempt >= settings.max_attempts - 1]
+    last = [one for one in tasks.seen if 0 < one.failures >= (one.task.max_attempts or settings.max_attempts) - 1]
     if last:
         yield Finding(
             Level.WARNING,
-            f"{_tasks(last, 'is', 'are')} at the last attempt, after workers were lost",
+            f"{_tasks(last, 'is', 'are')} at the last attempt, after lost workers or errors",
             "was a worker killed, out of memory? See its log, and `outrider show ID`",
         )
     stuck = [

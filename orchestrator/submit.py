@@ -131,6 +131,7 @@ def check(
             rubric=graded.rubric,
             grade_queue=graded.queue,
             answer_within_ms=_answer_within(asked.answer_within),
+            max_attempts=entry.max_attempts,
             idempotency_key=_idempotency_key(asked.idempotency_key),
         ),
         notes,

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from .keys import Keys
 
 SECTION_KEYS = frozenset({"agents", "grader"})
-AGENT_KEYS = frozenset({"queue", "input", "limits", "description", "concurrency"}) | grader_config.AGENT_KEYS
+AGENT_KEYS = (
+    frozenset({"queue", "input", "limits", "description", "concurrency", "max_attempts", "retry_on"})
+    | grader_config.AGENT_KEYS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class AgentEntry:
     description: str | None = None
     concurrency: int | None = None  #: how many of its runs may be at work at once, on all workers together
     grading: Grading = field(default_factory=Grading)
+    max_attempts: int | None = None  #: of each run, from one new checkpoint to the next; `None`: as the settings say
+    retry_on: tuple[str, ...] = ()  #: types of errors that are worth another attempt, bare or with their module
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +128,36 @@ def _entry(name: str, graph: Any, defaults: Any, path: str, folder: Path) -> Age
     if queue is not None and not is_name(queue):
         raise ConfigError(f'{where}: "queue" = {queue!r}: must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}')
     limits = _limits(section.get("limits", {}), f'{where}: "limits"')
-    concurrency = _count(section.get("concurrency"), f'{where}: "concurrency"')
-    grading = grader_config.grading(section, where, folder)
-    text_key, description = section.get("input"), section.get("description")
-    return AgentEntry(name, target, queue, text_key, limits, description, concurrency, grading)
+    return AgentEntry(
+        name,
+        target,
+        queue,
+        section.get("input"),
+        limits,
+        section.get("description"),
+        _count(section.get("concurrency"), f'{where}: "concurrency"'),
+        grader_config.grading(section, where, folder),
+        _count(section.get("max_attempts"), f'{where}: "max_attempts"'),
+        _retry_on(section.get("retry_on", []), where),
+    )
 
 
 def _count(value: Any, where: str) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ConfigError(f"{where} = {value!r}: must be a whole number above zero")
     return value
+
+
+def _retry_on(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and _is_type_name(name) for name in value):
+        raise ConfigError(
+            f'{where}: "retry_on" = {value!r}: must be a list of types of errors, such as ["httpx.HTTPError", "Flaky"]'
+        )
+    return tuple(value)
+
+
+def _is_type_name(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def _limits(value: Any, where: str) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .context import Claim
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
 
     from .bells import Bell
     from .limits import Usage
-    from .records import Run
+    from .records import Fault, Run
 
 Events: TypeAlias = "Sequence[tuple[str, dict[str, Any]]]"
+# The pause before another attempt after an error doubles with each one since the last new checkpoint. A random part of
+# it, at least half, is waited, lest all that one outage stopped come back together.
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 2_000, 60_000
+#: Lost workers of one run in all, however many checkpoints lie between. A worker that is told to stop gives its runs
+#: back, so this many are not bad luck: the run is what kills its workers, and all else that they hold.
+MAX_LOSSES = 20
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 
 
@@ -80,16 +87,44 @@ class Clockwork(Queries):
 
         `False`: it was replaced.
         """
-        return await self._release(facts, claim, "given_back", usage=usage, events=events) == "released"
+        return (await self._release(facts, claim, "given_back", usage=usage, events=events))[0] == "released"
+
+    async def retry(
+        self,
+        facts: Facts,
+        claim: Claim,
+        error: Fault,
+        *,
+        least_ms: int,
+        max_attempts: int,
+        usage: Usage | None = None,
+        events: Events = (),
+    ) -> tuple[str, int]:
+        """Return a claimed run to `pending` for another attempt after an error, attempt + 1, with a pause before it.
+
+        Answers `released` and the pause in ms, at least `least_ms`; `refused` (it was replaced); or `exhausted` where
+        no attempt is left: then nothing was changed, and the caller settles it. No bell is to be rung now: the run is
+        not claimed before its time, and the clockwork has it.
+        """
+        pause = (least_ms, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, random.uniform(0.5, 1))  # noqa: S311 no secret
+        return await self._release(
+            facts,
+            claim,
+            "retried",
+            max_attempts=max_attempts,
+            usage=usage,
+            retry=(error.type, json.dumps(error.type), error.message, *pause),
+            events=events,
+        )
 
     async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
         """Return a run whose lease ran out to `pending`, attempt + 1.
 
         Answers `released`, `refused` (it was renewed or ended meanwhile), or `exhausted` where no attempt is left:
-        then nothing was changed, and the caller settles it.
+        then nothing was changed, and the caller settles it. What the task's record has goes before `max_attempts`.
         """
         claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
-        return await self._release(facts, claim, "lost", max_attempts=max_attempts)
+        return (await self._release(facts, claim, "lost", max_attempts=max_attempts))[0]
 
     async def _release(
         self,
@@ -99,8 +134,9 @@ class Clockwork(Queries):
         *,
         max_attempts: int = 0,
         usage: Usage | None = None,
+        retry: Sequence[Any] = ("",) * 7,
         events: Events = (),
-    ) -> str:
+    ) -> tuple[str, int]:
         reply = await self._scripts(
             "release",
             self._task_keys(facts, claim.run_id),
@@ -110,13 +146,15 @@ class Clockwork(Queries):
                 how,
                 claim.epoch,
                 claim.token,
-                max_attempts,
                 self._ring_again_ms,
                 usage.model_dump_json() if usage else "",
+                max_attempts,
+                MAX_LOSSES,
+                *retry,
                 *(part for kind, data in events for part in (kind, json.dumps(data))),
             ],
         )
-        return str(reply[0].decode())
+        return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0
 
     async def stopped(
         self, facts: Facts, claim: Claim, usage: Usage | None = None, *, only_expired: bool = False

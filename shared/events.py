@@ -21,6 +21,7 @@ EVENTS: Final[dict[str, str]] = {
     "run.waits": "its agent has as many runs at work as it may: it waits its turn: `for` (`slot`)",
     "run.given_back": "its worker shuts down; it goes on from its last step",
     "run.lost": "its worker was not heard of; it goes on from its last step",
+    "run.retried": "an error is worth another attempt, after so many seconds: `error_type`, `seconds`",
     "task.resting": "the run ended well while subagents are at work: no worker is held",
     "task.woken": "news came to a task at rest, and a run was queued for it",
     "inbox.arrived": "a subagent's end, or its question to a person, was told: `task_id`",

@@ -78,7 +78,11 @@ class Run(Record):
     created_at: Moment
     started_at: Moment | None = None
     ended_at: Moment | None = None
-    error: Fault | None = None
+    error: Fault | None = None  #: how it ended, or, while it waits for another attempt, why that is made
+    not_before: Moment | None = None  #: when its next attempt may start, if one is waited for
+    failures: int = Field(default=0, exclude=True)  #: lost workers and retried errors while `saves` was the task's
+    saves: int = Field(default=0, exclude=True)  #: checkpoints of the task when the last of these was counted
+    losses: int = Field(default=0, exclude=True)  #: lost workers in all
     grade: Grade | None = None  #: of a grade run: what it came to
     of_run: str | None = Field(default=None, exclude=True)  #: of a grade run: the agent's run that it grades
     epoch: int = Field(default=0, exclude=True)  #: of its last claim
@@ -105,6 +109,10 @@ class Run(Record):
             error=_fault(fields),
             grade=_loaded(fields, "grade"),
             of_run=_text(fields, "of_run"),
+            not_before=_moment(fields, "not_before_ms") if fields.get(b"status") == b"pending" else None,
+            failures=_number(fields, "failures"),
+            saves=_number(fields, "saves"),
+            losses=_number(fields, "losses"),
             epoch=_number(fields, "epoch"),
             token=_text(fields, "token"),
             lease_until_ms=_number(fields, "lease_until_ms"),
@@ -146,6 +154,8 @@ class Task(Record):
     queue: str | None = Field(default=None, exclude=True)  #: where the caller wants its runs
     notify_parent: bool = Field(default=True, exclude=True)
     answer_until: Moment | None = Field(default=None, exclude=True)  #: when its last question expired, or will
+    max_attempts: int | None = Field(default=None, exclude=True)  #: of each run; `None`: what the workers' settings say
+    saves: int = Field(default=0, exclude=True)  #: checkpoints that its runs saved
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
@@ -205,6 +215,8 @@ class Task(Record):
             ancestors=tuple((_text(fields, "ancestors") or "").split()),
             queue=_text(fields, "queue"),
             notify_parent=_text(fields, "notify_parent") != "0",
+            max_attempts=_number(fields, "max_attempts") or None,
+            saves=_number(fields, "saves"),
             seq=_number(fields, "seq"),
             given=_number(fields, "given"),
             cursor=_number(fields, "cursor"),

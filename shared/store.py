@@ -71,6 +71,7 @@ class Store(Questions, Updates, Removal):
             **submission.limits.of_submits(),
             **({"idempotency_key": submission.idempotency_key} if submission.idempotency_key else {}),
             "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
+            "max_attempts": str(submission.max_attempts or ""),
         }
         run_fields = {
             "run_id": submission.run_id,

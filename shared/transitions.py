@@ -66,12 +66,14 @@ class Submission(Record):
     answer_within_ms: int | None = None  #: how long a question of the task waits for its answer
     rubric: Rubric | None = None
     grade_queue: str | None = None  #: where the runs go that grade this task; `None`: its work is not graded
+    max_attempts: int | None = None
     idempotency_key: str | None = None
 
     def payload_hash(self) -> str:
         """Hash of what was asked for, without the ids that were made for it."""
         asked = self.model_dump(
-            mode="json", exclude={"task_id", "run_id", "idempotency_key", "wake_queue", "grade_queue"}
+            mode="json",
+            exclude={"task_id", "run_id", "idempotency_key", "wake_queue", "grade_queue", "max_attempts"},
         )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

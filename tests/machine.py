@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from machine_checks import drained, snapshot
-from machine_ground import AGENT, Connections, Ground, Twice, ending
+from machine_ground import AGENT, LEASE_MS, Connections, Ground, Twice, ending
 from machine_model import QUESTIONS
+from outrider.shared.records import Fault
 from outrider.shared.statuses import RunStatus
 from outrider.shared.transitions import Settled
 
@@ -137,8 +138,26 @@ class Machine(Ground):
         with self.unchanged(when=not held):
             assert self.go(self.store.give_back(self.facts(hand.task), replace(hand.claim))) == held
         if held:
-            self.model.release(hand.task, lost=False)
+            self.model.release(hand.task, "given_back")
             self.bells.append((hand.task, hand.run.run_id))
+            self.hands.remove(hand)
+
+    @step("hands", often=2)
+    def retry(self) -> None:
+        """The agent ended in an error that is worth another attempt."""
+        hand, max_attempts = self.pick(self.hands), self.draw(st.integers(1, 3))
+        expected = self.model.release(hand.task, "retried", max_attempts) if hand.holds else "refused"
+        work = self.store.retry(
+            self.facts(hand.task),
+            replace(hand.claim),
+            Fault(type="Flaky", message="not now"),
+            least_ms=LEASE_MS,
+            max_attempts=max_attempts,
+        )
+        with self.unchanged(when=expected != "released"):
+            answer, pause_ms = self.go(work)
+        assert (answer, pause_ms >= LEASE_MS) == (expected, expected == "released")
+        if answer == "released":
             self.hands.remove(hand)
 
     @step("overslept", often=8)

@@ -95,9 +95,9 @@ class Twice:
 
     async def __call__(self, name: str, keys: list[str], args: list[Any]) -> list[Any]:
         reply = await self._scripts(name, keys, args)
-        if name in {"claim", "settle", "cancel", "answer", "expire"}:
+        if name in {"claim", "settle", "cancel", "answer", "expire"} or (name == "release" and args[2] != "lost"):
             again = await self._scripts(name, keys, args)
-            if name == "cancel":  # which tells what the status was before
+            if name in {"cancel", "release"}:  # which tell what the status was before, and how long a pause is still
                 again[1:2] = reply[1:2]
             assert again == reply, f"{name}, called twice, answers otherwise"
         return reply
@@ -353,10 +353,15 @@ class Ground(RuleBasedStateMachine):
         assert hand.read == hand.task.inbox, "each note once, in order"
 
     def save_state(self, hand: Hand) -> None:
-        """Stands for the saver, whose fenced put raises the cursor of the record."""
-        if hand.holds and not hand.run.grades and len(hand.read) > len(hand.task.saved):
+        """Stands for the saver, whose fenced put counts itself in the record and raises its cursor."""
+        if not hand.holds:
+            return
+        task = self.store.keys.task(hand.task.name)
+        hand.run.failures = 0
+        self.reader.hincrby(task, "saves", 1)
+        if not hand.run.grades and len(hand.read) > len(hand.task.saved):
             hand.task.saved = list(hand.read)
-            self.reader.hset(self.store.keys.task(hand.task.name), "cursor", len(hand.read))
+            self.reader.hset(task, "cursor", len(hand.read))
 
     def look_once_more(self, hand: Hand) -> None:
         if hand.task.reads:
@@ -390,6 +395,9 @@ class Ground(RuleBasedStateMachine):
         run.expired = True
         if run.status is RunStatus.PENDING:
             self.reader.zadd(keys.ring_at(), {f"{task.name}/{run_id}": 1})
+            if run.waits:
+                run.waits = False
+                self.reader.hset(keys.run(run_id), "not_before_ms", "1")
         else:
             self.reader.zadd(keys.leases(), {f"{task.name}/{run_id}": 1})
             self.reader.hset(keys.run(run_id), "lease_until_ms", "1")
@@ -431,7 +439,7 @@ class Ground(RuleBasedStateMachine):
             self.free(view)
             return
         still_lost = self.still_lost(view)
-        expected = self.model.release(view.task, lost=True, max_attempts=max_attempts) if still_lost else "refused"
+        expected = self.model.release(view.task, "lost", max_attempts) if still_lost else "refused"
         with self.unchanged(when=expected != "released"):
             answer = self.go(self.store.take_lost(self.facts(view.task), view.run, max_attempts=max_attempts))
         assert answer == expected

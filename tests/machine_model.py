@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from outrider.shared.clockwork import MAX_LOSSES
 from outrider.shared.statuses import ASKING, GRADING, QUEUED, RESTING, WORKING, RunStatus, State, Status
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Run:
     grades: bool = False  #: it grades the run before it
     status: RunStatus = RunStatus.PENDING
     attempt: int = 0
+    failures: int = 0  #: losses and retried errors since the last new checkpoint
+    losses: int = 0
+    waits: bool = False  #: its next attempt is not to start yet
     token: str | None = None
     expired: bool = False  #: its lease ran out, or its bell is overdue
     slot: bool = False  #: some code may be at work for it: it has a lease and a slot
@@ -145,6 +149,8 @@ class Model:
         if task.cut:
             self.close(task)
             return "cut"
+        if run.waits:
+            return "dropped"
         task.state = GRADING if run.grades else WORKING
         run.status, run.expired, run.slot = RunStatus.RUNNING, False, True
         if run.brings is None and not run.grades:
@@ -209,12 +215,17 @@ class Model:
         self.tell_parent(task)
         return True
 
-    def release(self, task: Task, *, lost: bool, max_attempts: int = 0) -> str:
-        run = task.run
-        if lost and run.attempt + 1 >= max_attempts:
+    def release(self, task: Task, how: str, max_attempts: int = 0) -> str:
+        """It is `given_back`, `retried` or `lost`."""
+        run, failed, lost = task.run, how != "given_back", how == "lost"
+        used_up = run.failures + 1 >= max_attempts or run.losses + lost >= max(MAX_LOSSES, max_attempts)
+        if failed and used_up:
             return "exhausted"
         run.status, run.token, run.slot, run.expired = RunStatus.PENDING, None, False, False
-        run.attempt += lost
+        run.attempt += failed
+        run.failures += failed
+        run.losses += lost
+        run.waits = how == "retried"
         task.state = GRADING if run.grades else QUEUED
         return "released"
 

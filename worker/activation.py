@@ -18,8 +18,9 @@ from .control import Stop
 from .deadlines import Deadlines
 from .executor import current_jobs
 from .meter import Meter
-from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
+from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, Retry, TimedOut
 from .progress import Emitter
+from .retries import is_retryable, least_pause
 from .upstream import attached
 from .view import View
 
@@ -168,9 +169,15 @@ class Activation:
             case ClaimLost():
                 return NotOurs()
             case NodeCancelledError(__cause__=BaseException() as own):
-                return Failed.by(own)
+                return self._failed(own)
             case _:
-                return Failed.by(error)
+                return self._failed(error)
+
+    def _failed(self, error: BaseException) -> Failed | Retry:
+        entry = self._deps.config.agents.get(self._claimed.task.agent)
+        failed = Failed.by(error)
+        again = is_retryable(error, entry.retry_on if entry else ())
+        return Retry(failed, least_pause(error)) if again else failed
 
     def failed(self, error: BaseException) -> Outcome:
         """What it comes to where something fails that is not the agent's code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..shared.statuses import EndedAs, Phase, RunStatus, Status
@@ -62,6 +62,26 @@ class Failed:
         """Name an error by its own type, with its message made safe and short."""
         return cls(type(error).__name__, message_of(error))
 
+    def after(self, attempts: int) -> Failed:
+        """The same, where it was met in more attempts than one."""
+        return replace(self, message=f"{self.message} (after {attempts} attempts)") if attempts > 1 else self
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The agent ended in an error that is worth another attempt, if one is left."""
+
+    failed: Failed
+    least_seconds: float  #: before the next attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The run waits for another attempt: its record says until when."""
+
+    type: str  #: of the error
+    seconds: float = 0.0  #: from when it was written; 0 where it was written before
+
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
@@ -91,7 +111,9 @@ class Waits:
     """No slot of its agent is free: the run is pending until its turn comes, and is rung for then."""
 
 
-Outcome: TypeAlias = Finished | Paused | Graded | Failed | TimedOut | GivenBack | Cancelled | NotOurs | Waits
+Outcome: TypeAlias = (
+    Finished | Paused | Graded | Failed | Retry | Retried | TimedOut | GivenBack | Cancelled | NotOurs | Waits
+)
 Settled: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
 
 

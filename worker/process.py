@@ -28,6 +28,7 @@ from .deps import Deps
 from .executor import JobExecutor
 from .heartbeat import Heartbeat
 from .listener import listen
+from .outcomes import Retried
 from .runner import Runner
 from .shutdown import leave_by, leave_now
 from .sweeper import Sweeper
@@ -64,6 +65,7 @@ class WorkerProcess:
         self._config, self._app, self._node = config, app, node
         self._agents = Agents(config.agents, config.folder)
         self._held = Held()
+        self._sweeper: Sweeper | None = None
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(JobExecutor(concurrency))
         self._bells = ThreadPoolExecutor(1, thread_name_prefix="outrider-bells")
@@ -113,10 +115,10 @@ class WorkerProcess:
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
             slots = {name: self._config.slots(name) for name in self._config.agents}
-            sweeper = Sweeper(settings, store, self._ring_off_loop, self._tell_off_loop, slots)
+            self._sweeper = Sweeper(settings, store, self._ring_off_loop, self._tell_off_loop, slots)
             beside = [
                 self._loop.create_task(listen(settings, store.keys, self._held)),
-                self._loop.create_task(sweeper.run()),
+                self._loop.create_task(self._sweeper.run()),
             ]
             try:
                 published = await asyncio.to_thread(self._load)
@@ -172,7 +174,10 @@ class WorkerProcess:
 
     async def _run(self, task_id: str, run_id: str) -> Outcome:
         runner = await asyncio.shield(self._ready)
-        return await runner.run(task_id, run_id)
+        outcome = await runner.run(task_id, run_id)
+        if isinstance(outcome, Retried) and outcome.seconds and self._sweeper is not None:
+            self._sweeper.look_in(outcome.seconds)
+        return outcome
 
     def ring(self, task_id: str, run_id: str) -> None:
         """Ring for a run that this process does not finish, from a thread that may block."""

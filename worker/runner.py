@@ -6,19 +6,21 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import structlog
 from redis.exceptions import RedisError
 
 from ..shared.broker import BrokerUnreachable
+from ..shared.records import Fault, Run
 from ..shared.refusals import is_away
 from ..shared.statuses import RunKind, RunStatus
 from ..shared.transitions import Claimed, Settled
 from .activation import Activation
 from .control import Control
 from .grader import GradeActivation
-from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Waits, ending
+from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retried, Retry, Waits, ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,14 +80,19 @@ class Runner:
         return outcome
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
-        """Why there is nothing to do: the run was cancelled, waits for a slot, or someone else has it or had it."""
+        """Why there is nothing to do: it was cancelled, waits for its time or a slot, or someone else has or had it."""
         if cut is not None:
             await self._ring(cut.bells)
             return Cancelled()
         run = await self.deps.store.get_run(run_id)
-        if run is not None and run.status is RunStatus.PENDING:
-            return Waits()
-        return Cancelled() if run is not None and run.status is RunStatus.CANCELLED else NotOurs()
+        match run:
+            case Run(status=RunStatus.CANCELLED):
+                return Cancelled()
+            case Run(not_before=datetime(), error=Fault(type=kind)):
+                return Retried(kind)
+            case Run(status=RunStatus.PENDING):
+                return Waits()
+        return NotOurs()
 
     async def _admit(self, agent: str) -> None:
         """Ring for the runs whose turn it is, where a slot of this agent is free now."""
@@ -118,12 +125,14 @@ class Runner:
     async def _write(self, facts: Facts, claim: Claim, ended: Ended) -> Outcome:
         store, outcome = self.deps.store, ended.outcome
         match outcome:
-            case Cancelled():
+            case Cancelled() | Retried():
                 return outcome
             case NotOurs() | Waits():
                 kept = False
             case GivenBack():
                 kept = await store.give_back(facts, claim, ended.usage, ended.events)
+            case Retry(failed, least_seconds):
+                return await self._retry(facts, claim, ended, failed, least_seconds)
             case _:
                 settled = await store.settle(facts, claim, ending(outcome, ended.usage, ended.events))
                 if not isinstance(settled, Settled):
@@ -131,6 +140,26 @@ class Runner:
                 await self._ring(settled.bells)
                 return outcome
         return outcome if kept else await self._not_held(claim.run_id)
+
+    async def _retry(self, facts: Facts, claim: Claim, ended: Ended, failed: Failed, least_seconds: float) -> Outcome:
+        answer, pause_ms = await self.deps.store.retry(
+            facts,
+            claim,
+            Fault(type=failed.type, message=failed.message),
+            least_ms=round(least_seconds * 1000),
+            max_attempts=self.deps.settings.max_attempts,
+            usage=ended.usage,
+            events=ended.events,
+        )
+        match answer:
+            case "released":
+                return Retried(failed.type, pause_ms / 1000)
+            case "exhausted":
+                run = await self.deps.store.get_run(claim.run_id)
+                outcome = failed.after(run.attempt + 1 if run else 1)
+                return await self._write(facts, claim, replace(ended, outcome=outcome))
+            case _:
+                return await self._not_held(claim.run_id)
 
     async def _ring(self, bells: Sequence[Bell]) -> None:
         """Ring for the runs that a settle started: news of this task, or its parent's wake."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..shared.store import Store
 
 LOST = "WorkerLost"  #: the type of its error
+TICK_SECONDS = 0.002  #: after a moment of Redis' clock, which tells milliseconds, it has come for sure
 
 log = structlog.get_logger("outrider.sweeper")
 
@@ -57,13 +59,14 @@ class Sweeper:
         self._settings, self._store, self._send, self._tell = settings, store, ring, tell
         self._slots = slots or {}
         self._retention = Retention(settings, store)
+        self._due = asyncio.Event()  #: something is, before the next round
         self._broker_away = False  #: since this sweep found it so
         self._complained = False  #: of a broker that is away
 
     async def run(self) -> None:
         """Sweep for ever. Redis or the broker may go away meanwhile."""
-        pause, failing = self._settings.sweep_seconds, False
-        await asyncio.sleep(pause * random.random())  # noqa: S311 no secret: workers that start together spread out
+        failing = False
+        await self._pause(self._settings.sweep_seconds * random.random())  # noqa: S311 no secret: workers that start together spread out
         while True:
             try:
                 while await self.sweep():
@@ -74,7 +77,17 @@ class Sweeper:
                 failing = True
             else:
                 failing = False
-            await asyncio.sleep(pause)
+            await self._pause(self._settings.sweep_seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._due.wait()
+        self._due.clear()
+
+    def look_in(self, seconds: float) -> None:
+        """Sweep in so many seconds too: a run that this process gave back waits until then."""
+        asyncio.get_running_loop().call_later(seconds + TICK_SECONDS, self._due.set)
 
     async def sweep(self) -> bool:
         """Sweep once; whether there is more to do at once."""
@@ -178,7 +191,8 @@ class Sweeper:
     async def _ring_overdue(self, task: Task, run: Run) -> bool:
         if self._broker_away or not await self._store.ring_again(Facts.of(task), run.run_id):
             return False
-        log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
+        if run.not_before is None:
+            log.info("bell.rung_again", task_id=task.task_id, run_id=run.run_id)
         await self._ring(self._store.bell(task, run))
         return True
 
@@ -202,14 +216,15 @@ class Sweeper:
 
 
 def _worker_lost(run: Run) -> Ending:
-    attempts = "1 attempt" if run.attempt == 0 else f"each of {run.attempt + 1} attempts"
+    losses = "once" if run.losses == 0 else f"{run.losses + 1} times"
     return Ending(
         RunStatus.ERROR,
         EndedAs.LOST,
         Status.ERROR,
         error_type=LOST,
         error_message=(
-            f"its worker was not heard of any more, in {attempts}; the last was {run.worker} "
-            "(was it killed, out of memory? OUTRIDER_MAX_ATTEMPTS sets how many are made)"
+            f"its worker was not heard of any more, {losses} in {run.attempt + 1} attempts; the last was {run.worker} "
+            "(was it killed, out of memory? max_attempts in langgraph.json, or OUTRIDER_MAX_ATTEMPTS, sets how many "
+            "are made without a new step)"
         ),
     )

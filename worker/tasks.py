@@ -9,7 +9,7 @@ from celery.exceptions import Ignore, Retry
 from redis.exceptions import RedisError
 
 from ..shared.broker import BROKER_ERRORS, TASK_NAMES, BrokerUnreachable
-from .outcomes import Cancelled, Failed, Finished, GivenBack, Graded, NotOurs, Paused, TimedOut, Waits
+from .outcomes import Cancelled, Failed, Finished, GivenBack, Graded, NotOurs, Paused, Retried, TimedOut, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,8 @@ def _tell(task: Task, run_id: str, outcome: Outcome) -> None:
             raise Retry(message="given back")
         case Waits():
             raise Retry(message="waits for a slot")
+        case Retried(kind):
+            raise Retry(message=f"another attempt after {kind}")
         case Failed(kind) | Graded(type=kind):
             raise AgentFailed(kind)
         case TimedOut():

@@ -147,6 +147,8 @@ def _run_facts(run: Run) -> str:
         f"worker {run.worker or '-'}",
         f"{times[0]} to {times[1]}",
     ]
+    if run.not_before and run.error:
+        parts.append(f"waits until {clock(run.not_before)} after {run.error.type}: {run.error.message}")
     return ", ".join(parts)
 
 

@@ -97,6 +97,7 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "run.waits": ("pending", lambda data: f"for a {data.get('for')}: its agent has as many runs at work as it may"),
     "run.given_back": ("pending", lambda _: "its worker shuts down; it goes on from its last step"),
     "run.lost": ("pending", lambda _: "its worker was lost; it goes on from its last step"),
+    "run.retried": ("pending", lambda data: f"again in {data.get('seconds')} s, after {data.get('error_type')}"),
     events.STEP: ("step", lambda data: str(data.get("node", ""))),
     events.TOOL_STARTED: ("tool", lambda data: f"{data.get('name')} {data.get('args') or ''}"),
     events.TOOL_ENDED: ("tool", lambda data: f"{data.get('name')} {'done' if data.get('ok', True) else 'failed'}"),

@@ -14,6 +14,8 @@ register(number)
 set_cells(cells)
 redis.call('HSET', STATE, 'c' .. id, ARGV[at], 'head', id)
 redis.call('ZADD', ORDER, number, id)
+-- Losses and errors of a run count since the last new checkpoint.
+if TASK then redis.call('HINCRBY', TASK, 'saves', 1) end
 if ARGV[8] ~= '' and tonumber(ARGV[8]) > (tonumber(redis.call('HGET', TASK, 'cursor')) or 0) then
   redis.call('HSET', TASK, 'cursor', ARGV[8])
 end

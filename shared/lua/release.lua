@@ -1,16 +1,44 @@
--- Return a running run to pending: given back by its worker, or taken from one whose lease ran out.
--- ARGV  task_id  run_id  how ('given_back' | 'lost')  epoch  token  max_attempts (for 'lost')  ring_again_ms
---       usage ('' = leave), then type, data, … of the events that go before
--- Returns {'released'}, {'refused'}, or {'exhausted'} where a lost run has no attempt left (nothing is changed then)
-local task_id, run_id, how = ARGV[1], ARGV[2], ARGV[3]
-if not holds(TASK, run_id, ARGV[4], ARGV[5]) then return {'refused'} end
-local run = redis.call('HMGET', RUN, 'status', 'lease_until_ms', 'attempt')
-if run[1] ~= 'running' then return {'refused'} end
-if how == 'lost' then
-  if tonumber(run[2]) > NOW then return {'refused'} end
-  if tonumber(run[3]) + 1 >= tonumber(ARGV[6]) then return {'exhausted'} end
+-- Return a running run to pending: given back by its worker, for another attempt after an error, or taken from a worker
+-- whose lease ran out. Errors and losses count since the last new checkpoint, and a task may have a bound of its own; the
+-- losses of a run are bounded in all, too. A worker's repeated call gets the same answer.
+-- ARGV  task_id  run_id  how ('given_back' | 'retried' | 'lost')  epoch  token  ring_again_ms  usage ('' = leave)
+--       max_attempts  max_losses  of a retry ('' otherwise): error type, the same as JSON, error message, ms to wait at
+--       least, ms of the first pause, of the longest, and the part of a pause that is taken
+--       then type, data, … of the events that go before
+-- Returns {'released', ms to wait}, {'refused'}, or {'exhausted'} where no attempt is left (nothing is changed then)
+local task_id, run_id, how, token = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+
+-- One more error or loss: how many there were since the last new checkpoint, or nothing where that is one too many.
+local function count_failure()
+  local run = redis.call('HMGET', RUN, 'failures', 'saves', 'losses')
+  local task = redis.call('HMGET', TASK, 'saves', 'max_attempts')
+  local saves, most = task[1] or '0', tonumber(task[2]) or tonumber(ARGV[8])
+  local failures = (run[2] == saves and tonumber(run[1]) or 0) + 1
+  local losses = (tonumber(run[3]) or 0) + (how == 'lost' and 1 or 0)
+  if failures >= most or losses >= math.max(tonumber(ARGV[9]), most) then return nil end
+  redis.call('HSET', RUN, 'failures', int(failures), 'saves', saves, 'losses', int(losses))
   redis.call('HINCRBY', RUN, 'attempt', 1)
   redis.call('HINCRBY', TASK, 'attempt', 1)
+  return failures
+end
+
+local run = redis.call('HMGET', RUN, 'status', 'lease_until_ms', 'released', 'not_before_ms')
+if how ~= 'lost' and run[1] == 'pending' and run[3] == token then
+  return {'released', math.max((tonumber(run[4]) or 0) - NOW, 0)}
+end
+if not holds(TASK, run_id, ARGV[4], token) or run[1] ~= 'running' then return {'refused'} end
+if how == 'lost' and tonumber(run[2]) > NOW then return {'refused'} end
+local pause, bell_at, kind, data = 0, NOW + tonumber(ARGV[6]), 'run.' .. how, '{}'
+if how ~= 'given_back' then
+  local failures = count_failure()
+  if not failures then return {'exhausted'} end
+  if how == 'retried' then
+    pause = math.min(tonumber(ARGV[14]) * 2 ^ (failures - 1), tonumber(ARGV[15])) * tonumber(ARGV[16])
+    pause = math.ceil(math.max(pause, tonumber(ARGV[13])))
+    bell_at = NOW + pause
+    data = '{"error_type":' .. ARGV[11] .. ',"seconds":' .. string.format('%.1f', pause / 1000) .. '}'
+    redis.call('HSET', RUN, 'not_before_ms', int(bell_at), 'error_type', ARGV[10], 'error_message', ARGV[12])
+  end
 end
 if redis.call('HGET', RUN, 'kind') == 'grade' then
   move(TASK, 'give back', 'running', 'grading')
@@ -18,12 +46,14 @@ else
   move(TASK, 'give back', 'pending', 'queued')
   count_work(run[2])
 end
-if ARGV[8] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[8]) end
+if ARGV[7] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[7]) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')
-redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'lease_until_ms', '0', 'rings', '0')
+-- The bell of a retry is a first one, though it is rung as overdue ones are.
+redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'released', token, 'lease_until_ms', '0',
+  'rings', how == 'retried' and '-1' or '0')
 unhold(task_id, run_id)
-redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))
-for i = 9, #ARGV, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
-emit(EVENTS, how == 'lost' and 'run.lost' or 'run.given_back', run_id, '{}')
-return {'released'}
+redis.call('ZADD', RING_AT, bell_at, member(task_id, run_id))
+for i = 17, #ARGV, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
+emit(EVENTS, kind, run_id, data)
+return {'released', pause}

@@ -119,7 +119,7 @@ BROKEN = {
         "redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms), member(task_id, run_id))",
         "",
     ),
-    "a lost run gets its lease back": ("release", "if tonumber(run[2]) > NOW then return {'refused'} end", ""),
+    "a lost run gets its lease back": ("release", "if how == 'lost' and tonumber(run[2]) > NOW then", "if false then"),
     "a run that is given back is still held": (
         "release",
         "redis.call('HINCRBY', TASK, 'epoch', 1)\nredis.call('HSET', TASK, 'token', '')",
@@ -127,10 +127,18 @@ BROKEN = {
     ),
     "a run that is given back has no bell": (
         "release",
-        "redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[7]), member(task_id, run_id))",
+        "redis.call('ZADD', RING_AT, bell_at, member(task_id, run_id))",
         "",
     ),
     "attempts are not counted": ("release", "redis.call('HINCRBY', RUN, 'attempt', 1)", ""),
+    "failures count though there was a new checkpoint": ("release", "(run[2] == saves and tonumber", "(tonumber"),
+    "failures do not count": ("release", "if failures >= most or", "if"),
+    "who gives back and did not hear the answer is refused": (
+        "release",
+        "if how ~= 'lost' and run[1] == 'pending' and run[3] == token then",
+        "if false then",
+    ),
+    "a retry starts before its time": ("claim", "if (tonumber(run[6]) or 0) > NOW then return {'early'} end", ""),
     "a cancel leaves the claim": (
         "cancel",
         "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7])",

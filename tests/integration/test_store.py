@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import ResponseError
 
+from outrider.shared import clockwork
 from outrider.shared.context import Claim
 from outrider.shared.errors import BadInput, IdempotencyConflict, UnknownTask
 from outrider.shared.limits import Usage
-from outrider.shared.records import Interrupt
+from outrider.shared.records import Fault, Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
@@ -183,8 +184,8 @@ async def test_settle_ends_run_and_task_in_one_step(store):
     assert (task.runs[0].status, task.runs[0].ended_as) == (RunStatus.SUCCESS, EndedAs.FINISHED)
     assert task.stopped_at == task.runs[0].ended_at
     assert await event_types(store) == ["task.submitted", "run.claimed", "step", "task.settled"]
-    for clockwork in (store.keys.leases(), store.keys.ring_at(), store.keys.slots("echo")):
-        assert await store.redis.zcard(clockwork) == 0
+    for index in (store.keys.leases(), store.keys.ring_at(), store.keys.slots("echo")):
+        assert await store.redis.zcard(index) == 0
     assert await store.redis.exists(store.keys.input("t-run")) == 0
 
 
@@ -268,6 +269,44 @@ async def test_a_run_that_was_lost_too_often_is_left_to_be_settled(store):
     lost = Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost", error_message="1 attempt")
     assert await store.settle(facts, claim, lost, only_expired=True)
     assert (await store.get("t")).error.type == "WorkerLost"
+
+
+async def test_losses_count_since_the_last_new_checkpoint_up_to_a_ceiling_in_all(store, monkeypatch):
+    monkeypatch.setattr(clockwork, "MAX_LOSSES", 4)
+    facts = await submitted(store)
+    answers = []
+    for saves in (1, 0, 1, 1):
+        await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
+        await store.redis.hincrby(store.keys.task("t"), "saves", saves)
+        await expire(store)
+        answers.append(await store.take_lost(facts, await store.get_run("t-run"), max_attempts=3))
+    run = await store.get_run("t-run")
+    assert (answers, run.attempt, run.losses) == (["released"] * 3 + ["exhausted"], 3, 3)
+
+
+async def test_the_tasks_own_attempts_go_before_the_sweepers(store):
+    facts = await submitted(store, max_attempts=2)
+    for answer in ("released", "exhausted"):
+        await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
+        await expire(store)
+        assert await store.take_lost(facts, await store.get_run("t-run"), max_attempts=1) == answer
+
+
+async def test_a_retry_is_not_claimed_before_its_time(store):
+    facts, claim = await claimed(store)
+    error = Fault(type='Od"d', message="come again")
+    answers = [await store.retry(facts, claim, error, least_ms=60_000, max_attempts=3) for _ in range(2)]
+    assert [answer for answer, _ in answers] == ["released"] * 2  # the first answer was lost
+    assert 59_000 < answers[1][1] <= answers[0][1] == 60_000
+    assert await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS) is None
+    assert (await store.sweep(lease_ms=LEASE_MS)).overdue == ()
+    task = await store.get("t")
+    assert (task.status, task.attempt, task.runs[0].error) == (Status.PENDING, 1, error)
+    assert (await store.events("t", "0-0", reader=store.redis))[-1].data == {"error_type": 'Od"d', "seconds": 60.0}
+    await store.redis.hset(store.keys.run("t-run"), "not_before_ms", 1)
+    again = await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
+    assert (again.run.error, again.run.not_before, again.run.attempt) == (None, None, 1)
+    assert await store.retry(facts, claim, error, least_ms=0, max_attempts=3) == ("refused", 0)
 
 
 async def test_nobody_is_lost_for_one_lease_after_nobody_swept(store):

@@ -53,7 +53,7 @@ async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
     await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
     task = await bench.store.get(got.task.task_id)
     assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, "WorkerLost", EndedAs.LOST)
-    assert "in each of 2 attempts; the last was w2" in task.error.message
+    assert "2 times in 2 attempts; the last was w2" in task.error.message
     assert len(bench.bells) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from outrider.shared import catalogue
 from outrider.shared.catalogue import AgentEntry, Config, Published
 from outrider.shared.errors import ConfigError
+from outrider.shared.grader_config import Grading
 from outrider.shared.keys import Keys
 from outrider.shared.limits import Limits
 
@@ -39,8 +40,10 @@ def test_a_file_of_langgraph_users_works_as_it_stands(write):
 
 def test_our_section_sets_defaults(write):
     agent = {"queue": "slow", "input": "question", "limits": {"timeout_seconds": 60}, "description": "Reads."}
+    agent |= {"concurrency": 4, "max_attempts": 5, "retry_on": ["Busy", "httpx.HTTPError"]}
     config = Config.load(write({"graphs": {"a": "a:a"}, "outrider": {"agents": {"a": agent}}}))
-    assert config.agents["a"] == AgentEntry("a", "a:a", "slow", "question", Limits(timeout_seconds=60), "Reads.")
+    limits, retry_on = Limits(timeout_seconds=60), ("Busy", "httpx.HTTPError")
+    assert config.agents["a"] == AgentEntry("a", "a:a", "slow", "question", limits, "Reads.", 4, Grading(), 5, retry_on)
     assert config.queues() == ["slow"]
 
 
@@ -78,7 +81,7 @@ def of_agent(**section):
         ({"graphs": {"a": "a:a"}, "env": {"A=B": "x"}}, "\"env\" has 'A=B'"),
         ({"graphs": {"a": "a:a"}, "env": {"A": "\0"}}, "\"env\" has 'A'"),
         ({"graphs": {"a": "a:a"}, "env": {"A\ud835": "x"}}, '"env" has \'A'),
-        ({"graphs": {"a": "a:a"}, "outrider": {"agent": {}}}, "unknown key 'agent' (known: agents)"),
+        ({"graphs": {"a": "a:a"}, "outrider": {"agent": {}}}, "unknown key 'agent' (known: agents, grader)"),
         ({"graphs": {"a": "a:a"}, "outrider": {"agents": {"b": {}}}}, "unknown agent 'b' (known: a)"),
         (of_agent(quue="x"), "unknown key 'quue'"),
         (of_agent(queue=""), "\"queue\" = ''"),
@@ -90,6 +93,14 @@ def of_agent(**section):
         (of_agent(concurrency=True), '"concurrency" = True'),
         (of_agent(concurrency=1.5), '"concurrency" = 1.5'),
         (of_agent(concurrency="2"), "\"concurrency\" = '2'"),
+        (of_agent(limits={"idle_seconds": float("nan")}), "idle_seconds = nan"),
+        (of_agent(max_attempts=0), '"max_attempts" = 0: must be a whole number above zero'),
+        (of_agent(max_attempts=True), '"max_attempts" = True'),
+        (of_agent(max_attempts=1.5), '"max_attempts" = 1.5'),
+        (of_agent(retry_on="Busy"), "\"retry_on\" = 'Busy': must be a list of types of errors"),
+        (of_agent(retry_on=[""]), "\"retry_on\" = ['']"),
+        (of_agent(retry_on=["httpx:HTTPError"]), "\"retry_on\" = ['httpx:HTTPError']"),
+        (of_agent(retry_on=[3]), '"retry_on" = [3]'),
     ],
 )
 def test_a_mistake_is_named_with_its_place(write, content, said):

@@ -17,7 +17,7 @@ from outrider.orchestrator.cli import console, main, options, watching
 from outrider.orchestrator.cli import worker as worker_verb
 from outrider.orchestrator.links import Links
 from outrider.shared.errors import BadInput
-from outrider.shared.records import Interrupt
+from outrider.shared.records import Fault, Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
@@ -209,6 +209,24 @@ def test_submit_options_reach_the_record(outrider, tmp_path):
     }
     assert task["metadata"] == {"team": "docs", "empty": ""}
     assert (task["title"], task["runs"][0]["queue"]) == ("A title", "fast")
+
+
+def test_show_tells_of_a_run_that_waits_for_another_attempt(world, outrider):
+    async def met_an_error(store, bell):
+        facts = Facts(bell.task_id, "agent")
+        held = await store.claim(facts, bell.run_id, worker="w", lease_ms=1000)
+        busy = Fault(type="Busy", message="come again")
+        await store.retry(facts, held.claim, busy, least_ms=3_600_000, max_attempts=3)
+
+    world.at_the_bell = met_an_error
+    task_id = outrider("submit", "agent", "Do it.").lines[0]
+    shown = outrider("show", task_id, "--json").json
+    assert (shown["status"], shown["attempt"], shown["runs"][0]["error"]["type"]) == ("pending", 1, "Busy")
+    assert shown["runs"][0]["not_before"] > shown["updated_at"]
+    [row] = [line for line in outrider("show", task_id).lines if line.startswith("run\t")]
+    assert row.endswith(" after Busy: come again")
+    assert "attempt 1, " in row
+    assert ", waits until " in row
 
 
 def test_submit_reads_stdin(outrider, monkeypatch):

@@ -164,11 +164,13 @@ async def test_what_no_sweeper_takes_up_is_found(shelf, index):
 
 async def test_a_last_attempt_is_found(shelf):
     await shelf.claim("x")
-    await shelf.store.redis.hset(shelf.store.keys.run("x-1"), "attempt", shelf.settings.max_attempts - 2)
+    await shelf.store.redis.hset(shelf.store.keys.run("x-1"), "failures", shelf.settings.max_attempts - 2)
     assert await shelf.findings() == []
-    await shelf.store.redis.hset(shelf.store.keys.run("x-1"), "attempt", shelf.settings.max_attempts - 1)
+    await shelf.store.redis.hset(shelf.store.keys.run("x-1"), "failures", shelf.settings.max_attempts - 1)
     [finding] = await shelf.findings()
     assert "task x is at the last attempt" in finding.what
+    await shelf.store.redis.hset(shelf.store.keys.task("x"), "saves", 1)  # it came further since
+    assert await shelf.findings() == []
 
 
 async def test_a_task_that_rests_for_nothing_is_found(shelf):

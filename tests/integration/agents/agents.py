@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, TypedDict
 
+import httpx
 import redis.asyncio
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
@@ -20,6 +21,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
+from langgraph.errors import GraphRecursionError
 from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
@@ -294,6 +296,45 @@ async def _swallows(state):
 
 
 swallower = _chain(("swallows", _swallows)).compile()
+
+
+class Busy(Exception):
+    """One that its agent names."""
+
+
+class VeryBusy(Busy):
+    pass
+
+
+TROUBLE = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "busy": lambda: VeryBusy("come again"),
+    "away": lambda: httpx.ConnectError("no route"),
+    "own": lambda: TimeoutError("its own"),
+    "endless": lambda: GraphRecursionError("too many steps"),
+    "long": lambda: httpx.ReadError("prompt is too long"),
+}
+
+
+def _flaky_step(name):
+    """A step in trouble: `a=busy,kill` says what becomes of its first tries."""
+
+    async def step(state):
+        await note(name)
+        if name in state.get("gates", ()):
+            await gate(name)
+        done = [entry.decode() for entry in await running.get().store.redis.lrange(key("did"), 0, -1)]
+        plan = dict(part.split("=") for part in state["text"].split() if "=" in part).get(name, "")
+        for trouble in plan.split(",")[done.count(name) - 1 : done.count(name)]:
+            if trouble:
+                error = TROUBLE[trouble]()
+                raise error
+        return {"done": [name]}
+
+    return step
+
+
+flaky = _chain(*((name, _flaky_step(name)) for name in "abc")).compile()
 
 
 async def _sleeps(state):
