@@ -146,9 +146,9 @@ class Outrider:
         inside = running.get()
         parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
         with reachable(self.settings):
-            published = await catalogue.read(self._store.redis, self._store.keys)
+            known = await catalogue.read(self._store.redis, self._store.keys)
             above = await self._parent(parent_id) if parent_id is not None else None
-        checked = check(asked, self._config, published, self.settings.max_input_bytes, above)
+        checked = check(asked, self._config, known.agents, self.settings.max_input_bytes, above)
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):
@@ -159,7 +159,7 @@ class Outrider:
             created = written.run_id == submission.run_id
             status = Status.PENDING if created else (await self._store.peek(written.task_id)).status
         if created:
-            checked.notes += await self._ring(_first_bell(submission))
+            checked.notes += [*await self._ring(_first_bell(submission)), *_unserved(submission.queue, known)]
         return Submitted(
             task_id=written.task_id,
             run_id=written.run_id,
@@ -291,7 +291,7 @@ class Outrider:
         how, store, inside = check_strategy(strategy), self._store, running.get()
         with reachable(self.settings):
             task = await store.peek(task_id)
-            known = (await catalogue.read(store.redis, store.keys)).get(task.agent)
+            known = (await catalogue.read(store.redis, store.keys)).agents.get(task.agent)
             given, notes = check_update(task, text, state, known, self.settings.max_input_bytes)
             event_id = await store.last_event_id(task_id)
             claim = inside.claim if inside and inside.claim.task_id in task.ancestors else None
@@ -393,6 +393,13 @@ class Outrider:
         except OutriderError as error:
             return (f"{error}; the task stands, and a worker's sweeper will ring for it",)
         return ()
+
+
+def _unserved(queue: str, known: catalogue.Catalogue) -> tuple[str, ...]:
+    """A note where workers have told which queues they serve, and this is none of them."""
+    if not known.queues or queue in known.queues:
+        return ()
+    return (f"no worker serves the queue {queue} now: the task waits for one (outrider worker -Q {queue})",)
 
 
 def _first_bell(submission: Submission) -> Bell:

@@ -46,7 +46,7 @@ async def examine(settings: Settings) -> Report:
             store = Store(redis, settings.namespace)
             info = await _info(redis)
             pings = [await _ping(redis) for _ in range(PINGS)]
-            agents = await catalogue.read(redis, store.keys)
+            agents = (await catalogue.read(redis, store.keys)).agents
             tasks = await read_tasks(store)
     findings = [*check_access(info), *check_redis(info), *check_latency(pings), *check_agents(agents)]
     fleet: Fleet | None = None

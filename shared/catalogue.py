@@ -219,10 +219,23 @@ class _Word(Record):
 
     until_ms: int  #: Unix ms on the Redis clock: then it is not heard of any more
     agents: tuple[Published, ...]
+    queues: tuple[str, ...]  #: that it takes bells from
 
 
-async def publish(redis: Any, keys: Keys, worker: str, agents: Iterable[Published], valid_ms: int) -> None:
-    """Tell submitters what this worker process knows of its agents; to be said again before its time is over.
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What the workers that live say."""
+
+    agents: dict[str, Published]  #: by name
+    queues: frozenset[str]  #: that any of them takes bells from
+
+
+async def publish(
+    redis: Any, keys: Keys, worker: str, agents: Iterable[Published], valid_ms: int, *, queues: Iterable[str] = ()
+) -> None:
+    """Tell submitters what this worker process knows of its agents, and which queues it takes bells from.
+
+    To be said again before its time is over.
 
     Another word of the same worker is replaced; those of workers that are gone go with it.
     """
@@ -230,23 +243,23 @@ async def publish(redis: Any, keys: Keys, worker: str, agents: Iterable[Publishe
     gone = [name for name, word in words.items() if word.until_ms <= now_ms]
     if gone:
         await redis.hdel(keys.catalogue(), *gone)
-    word = _Word(until_ms=now_ms + valid_ms, agents=tuple(agents))
+    word = _Word(until_ms=now_ms + valid_ms, agents=tuple(agents), queues=tuple(queues))
     await redis.hset(keys.catalogue(), worker, word.model_dump_json())
 
 
-async def read(redis: Any, keys: Keys) -> dict[str, Published]:
-    """What the workers that live say, by the agents' names; empty where none does.
+async def read(redis: Any, keys: Keys) -> Catalogue:
+    """What the workers that live say; empty where none does.
 
     An agent is broken only where no worker can build it: a host may lack its packages, or a key.
     """
     words, now_ms = await _words(redis, keys)
+    alive = [word for _, word in sorted(words.items()) if word.until_ms > now_ms]
     merged: dict[str, Published] = {}
-    for _, word in sorted(words.items()):
-        for agent in word.agents if word.until_ms > now_ms else ():
-            known = merged.get(agent.name)
-            if known is None or known.broken:
-                merged[agent.name] = agent
-    return merged
+    for agent in (agent for word in alive for agent in word.agents):
+        known = merged.get(agent.name)
+        if known is None or known.broken:
+            merged[agent.name] = agent
+    return Catalogue(merged, frozenset(queue for word in alive for queue in word.queues))
 
 
 async def _words(redis: Any, keys: Keys) -> tuple[dict[str, _Word], int]:

@@ -151,7 +151,8 @@ class WorkerProcess:
         pause, valid_ms = self.settings.lease_seconds, 2 * self.settings.lease_ms
         while True:
             try:
-                await catalogue.publish(store.redis, store.keys, self.worker_id, published, valid_ms)
+                queues = self._app.amqp.queues.consume_from
+                await catalogue.publish(store.redis, store.keys, self.worker_id, published, valid_ms, queues=queues)
             except RedisError as error:
                 log.warning("catalogue.not_published", error=type(error).__name__)
             await asyncio.sleep(pause)

@@ -9,6 +9,7 @@ import pytest
 
 import workers
 from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared import catalogue
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
 from outrider.worker.starts import FAILED_STARTS
@@ -49,6 +50,7 @@ async def test_tasks_on_threads_from_start_to_stop(site):
         await monitor.hears("task-revoked", revoked_run)
         after, after_run = await site.submit("compiled")
         assert (await site.settled(after)).status is Status.SUCCESS
+        assert (await catalogue.read(site.desk.redis, site.desk.store.keys)).queues == {"subagents", "slow"}
         # cancelled while it waited in the queue: never called
         pending, pending_run = await site.desk.submit("compiled")
         await site.desk.store.cancel(pending)
@@ -126,7 +128,7 @@ async def test_what_does_not_stop_is_left_behind(site, how):
 
 
 async def test_prefork_runs_in_one_child_with_one_loop_and_drains(site):
-    with site.worker("-P", "prefork", "-c", "1") as worker:
+    with site.worker("-P", "prefork", "-c", "1", "-Q", "subagents,parents") as worker:
         pids = set()
         for _ in range(3):
             task_id, _ = await site.submit("caches")
@@ -135,6 +137,7 @@ async def test_prefork_runs_in_one_child_with_one_loop_and_drains(site):
             pids.update(task.result["done"])
         assert len(pids) == 1
         assert pids != {str(worker.process.pid)}
+        assert (await catalogue.read(site.desk.redis, site.desk.store.keys)).queues == {"subagents", "parents"}
         cancelled, run_id = await site.submit("sleeper")
         while await site.desk.did(cancelled) != ["started"]:
             await site.desk.until(cancelled, "run.claimed")

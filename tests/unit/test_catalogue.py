@@ -119,14 +119,22 @@ GOOD = Published(name="a", description="Reads.", input_keys=("messages", "files"
 BROKEN = Published(name="a", broken="ImportError")
 
 
+async def test_the_queues_of_the_workers_that_live_are_known(fake_redis, namespace):
+    keys = Keys(namespace)
+    await catalogue.publish(fake_redis, keys, "gone", [GOOD], 0, queues=["old"])
+    await catalogue.publish(fake_redis, keys, "w1", [GOOD], 60_000, queues=["subagents", "slow"])
+    await catalogue.publish(fake_redis, keys, "w2", [GOOD], 60_000, queues=["subagents"])
+    assert (await catalogue.read(fake_redis, keys)).queues == {"subagents", "slow"}
+
+
 async def test_what_a_worker_publishes_is_read_back_and_replaced(fake_redis, namespace):
     keys = Keys(namespace)
-    assert await catalogue.read(fake_redis, keys) == {}
+    assert (await catalogue.read(fake_redis, keys)).agents == {}
     await fake_redis.hset(keys.catalogue(), "of a later version", "{}")
     await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
-    assert await catalogue.read(fake_redis, keys) == {"a": BROKEN}
+    assert (await catalogue.read(fake_redis, keys)).agents == {"a": BROKEN}
     await catalogue.publish(fake_redis, keys, "w", [GOOD], 60_000)
-    assert await catalogue.read(fake_redis, keys) == {"a": GOOD}
+    assert (await catalogue.read(fake_redis, keys)).agents == {"a": GOOD}
 
 
 @pytest.mark.parametrize(("first", "last"), [(GOOD, BROKEN), (BROKEN, GOOD)])
@@ -134,13 +142,13 @@ async def test_a_worker_does_not_speak_for_those_who_can_build_an_agent(fake_red
     keys = Keys(namespace)
     await catalogue.publish(fake_redis, keys, "w1", [first], 60_000)
     await catalogue.publish(fake_redis, keys, "w2", [last], 60_000)
-    assert await catalogue.read(fake_redis, keys) == {"a": GOOD}
+    assert (await catalogue.read(fake_redis, keys)).agents == {"a": GOOD}
 
 
 async def test_what_a_worker_said_goes_with_it(fake_redis, namespace):
     keys = Keys(namespace)
     await catalogue.publish(fake_redis, keys, "gone", [GOOD, Published(name="b")], 0)
-    assert await catalogue.read(fake_redis, keys) == {}
+    assert (await catalogue.read(fake_redis, keys)).agents == {}
     await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
-    assert await catalogue.read(fake_redis, keys) == {"a": BROKEN}
+    assert (await catalogue.read(fake_redis, keys)).agents == {"a": BROKEN}
     assert await fake_redis.hkeys(keys.catalogue()) == [b"w"]

@@ -100,6 +100,15 @@ async def test_a_submit_writes_a_pending_task_and_rings_once(outrider, bells):
     assert (bell.task_id, bell.run_id, bell.queue) == (done.task_id, done.run_id, "subagents")
 
 
+async def test_a_queue_that_no_worker_serves_is_told(outrider, fake_redis):
+    for_one = (await outrider.submit("researcher", "x", queue="slow")).notes
+    assert for_one == ()  # nobody has told anything
+    await catalogue.publish(fake_redis, Keys("test"), "w", PUBLISHED, 60_000, queues=["subagents"])
+    assert (await outrider.submit("researcher", "x")).notes == ()
+    (note,) = (await outrider.submit("researcher", "x", queue="slow")).notes
+    assert note == "no worker serves the queue slow now: the task waits for one (outrider worker -Q slow)"
+
+
 async def test_nothing_of_the_description_is_in_the_bell(outrider, bells):
     await outrider.submit("researcher", "the password is hunter2", state={}, context={"key": "hunter2"})
     assert "hunter2" not in bells.rung[0].model_dump_json()
