@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..shared.transitions import Claimed
     from .control import Control
     from .deps import Deps
-    from .outcomes import Outcome
+    from .outcomes import Graded, Outcome
     from .progress import Batch
 
 #: What an agent's code gets to end by itself once it was told to stop; then its run settles without it.
@@ -173,14 +173,14 @@ class Activation:
             case _:
                 return self._failed(error)
 
-    def _failed(self, error: BaseException) -> Failed | Retry:
+    def _failed(self, error: BaseException) -> Failed | Graded | Retry:
         entry = self._deps.config.agents.get(self._claimed.task.agent)
-        failed = Failed.by(error)
+        failed = self.failed(error)
         again = is_retryable(error, entry.retry_on if entry else ())
         return Retry(failed, least_pause(error)) if again else failed
 
-    def failed(self, error: BaseException) -> Outcome:
-        """What it comes to where something fails that is not the agent's code."""
+    def failed(self, error: BaseException) -> Failed | Graded:
+        """What an error makes of the run where it is not tried again."""
         return Failed.by(error)
 
     def _stopped(self, reason: Stop) -> Outcome:

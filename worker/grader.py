@@ -53,10 +53,7 @@ class GradeActivation(Activation):
     async def ended(self) -> Ended:
         """Grade the work, and tell what came of it."""
         self._subject = await Subject.of(self._deps.store, self._claimed.claim.task_id, self._claimed.run)
-        ended = await super().ended()
-        if not isinstance(ended.outcome, Graded):
-            return ended
-        return replace(ended, events=[*ended.events, (events.GRADE_FINISHED, _told_of(ended.outcome.grade))])
+        return await super().ended()
 
     async def _activate(self) -> None:
         store, subject = self._deps.store, self._subject
@@ -97,9 +94,9 @@ class GradeActivation(Activation):
             case ClaimLost():
                 return NotOurs()
             case _:
-                return self.failed(error or NoVerdict("the grader ended without a verdict"))
+                return self._failed(error or NoVerdict("it ended without one"))
 
-    def failed(self, error: BaseException) -> Outcome:
+    def failed(self, error: BaseException) -> Graded:
         """A grader's error ends the task well, and its grade says so: the agent did its work."""
         known = Failed.by(error)
         return self._without_verdict(known.type, known.message)
@@ -130,12 +127,3 @@ def _by_itself(task: Task) -> Task:
         max_output_tokens=limits.max_output_tokens,
     )
     return task.model_copy(update={"limits": own, "usage": used, "usage_before": used, "working_ms": 0})
-
-
-def _told_of(grade: Grade) -> dict[str, Any]:
-    return {
-        "grading_run_id": grade.grading_run_id,
-        "iteration": grade.iteration,
-        "unverified": grade.unverified,
-        **grade.noted().to_json(),
-    }

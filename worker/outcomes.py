@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..shared.events import GRADE_FINISHED
 from ..shared.statuses import EndedAs, Phase, RunStatus, Status
 from ..shared.text import clean, clip
 from ..shared.transitions import Ending
@@ -48,6 +49,10 @@ class Graded:
     type: str = ""  #: of the error of a grader that failed
     message: str = ""
 
+    def after(self, attempts: int) -> Graded:
+        """The same, where its grader failed in more attempts than one."""
+        return replace(self, message=_after(self.message, attempts))
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:
@@ -64,14 +69,14 @@ class Failed:
 
     def after(self, attempts: int) -> Failed:
         """The same, where it was met in more attempts than one."""
-        return replace(self, message=f"{self.message} (after {attempts} attempts)") if attempts > 1 else self
+        return replace(self, message=_after(self.message, attempts))
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """The agent ended in an error that is worth another attempt, if one is left."""
 
-    failed: Failed
+    failed: Failed | Graded  #: what it comes to where no attempt is left
     least_seconds: float  #: before the next attempt
 
 
@@ -117,8 +122,18 @@ Outcome: TypeAlias = (
 Settled: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
 
 
-def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
-    """What the store writes for an outcome. `usage` is the whole task's."""
+def told_of(grade: Grade) -> dict[str, Any]:
+    """What the event of a grade holds."""
+    return {
+        "grading_run_id": grade.grading_run_id,
+        "iteration": grade.iteration,
+        "unverified": grade.unverified,
+        **grade.noted().to_json(),
+    }
+
+
+def ending(outcome: Settled, usage: Usage | None = None, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
+    """What the store writes for an outcome. `usage` is the whole task's; without it that of the record stays."""
     match outcome:
         case Finished(result):
             return Ending(
@@ -148,7 +163,7 @@ def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str,
                 usage=usage,
                 grade=grade,
                 feedback=feedback,
-                events=events,
+                events=[*events, (GRADE_FINISHED, told_of(grade))],
             )
         case TimedOut(seconds, result):
             return Ending(
@@ -172,6 +187,10 @@ def ending(outcome: Settled, usage: Usage, events: Sequence[tuple[str, dict[str,
                 usage=usage,
                 events=events,
             )
+
+
+def _after(message: str, attempts: int) -> str:
+    return f"{message} (after {attempts} attempts)" if attempts > 1 else message
 
 
 def message_of(error: BaseException) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..shared.transitions import Cut, Facts
     from .activation import Ended
     from .deps import Deps
-    from .outcomes import Outcome
+    from .outcomes import Graded, Outcome
 
 RETRY_SECONDS = (0.1, 5.0)  #: first and longest pause between two tries to settle while Redis is away
 
@@ -141,7 +141,9 @@ class Runner:
                 return outcome
         return outcome if kept else await self._not_held(claim.run_id)
 
-    async def _retry(self, facts: Facts, claim: Claim, ended: Ended, failed: Failed, least_seconds: float) -> Outcome:
+    async def _retry(
+        self, facts: Facts, claim: Claim, ended: Ended, failed: Failed | Graded, least_seconds: float
+    ) -> Outcome:
         answer, pause_ms = await self.deps.store.retry(
             facts,
             claim,

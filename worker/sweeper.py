@@ -21,6 +21,7 @@ from ..shared.refusals import is_away
 from ..shared.removal import PAGE
 from ..shared.statuses import EndedAs, RunKind, RunStatus, Status
 from ..shared.transitions import Ending, Facts, Settled
+from .outcomes import Graded, ending
 from .retention import Retention
 from .subject import Subject
 
@@ -206,13 +207,15 @@ class Sweeper:
         return True
 
     async def _worker_lost(self, run: Run) -> Ending:
-        ending = _worker_lost(run)
+        lost = _worker_lost(run)
         if run.kind is not RunKind.GRADE:
-            return ending
+            return lost
         # The agent did its work: its grade says that nobody could judge it.
         subject = await Subject.of(self._store, run.task_id, run)
-        grade = subject.error(LOST, ending.error_message)
-        return replace(ending, task_status=Status.SUCCESS, result=subject.result_json, grade=grade)
+        graded = Graded(
+            subject.error(LOST, lost.error_message), subject.result_json, type=LOST, message=lost.error_message
+        )
+        return replace(ending(graded), ended_as=EndedAs.LOST)
 
 
 def _worker_lost(run: Run) -> Ending:

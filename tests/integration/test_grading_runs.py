@@ -13,7 +13,7 @@ from outrider.shared.errors import BadInput
 from outrider.shared.grades import GradeResult
 from outrider.shared.statuses import Phase, RunKind, RunStatus, Status
 from outrider.worker import grader
-from outrider.worker.outcomes import Cancelled, Finished, GivenBack, Graded
+from outrider.worker.outcomes import Cancelled, Finished, GivenBack, Graded, Retried
 
 CONFIG = Path(__file__).parent / "graded" / "langgraph.json"
 RUBRIC = "- It is the second draft"
@@ -266,6 +266,24 @@ async def test_nothing_is_left_of_a_graders_conversation(bench):
     await bench.graded(task_id, verdict("satisfied"), verdict("satisfied", MET))
     saver = RedisSaver(bench.store.redis, bench.store.keys)
     assert await saver._threads() == [task_id]
+
+
+async def test_a_grader_whose_provider_is_busy_is_asked_again_later(bench):
+    task_id = await bench.work()
+    for attempt in (1, 2, 3):
+        bell = bench.bench.bells[-1]
+        run = bench.next(task_id)
+        await bench.say(task_id, {"busy": True})
+        outcome = await run
+        task = await bench.store.get(task_id)
+        assert isinstance(outcome, Retried if attempt < 3 else Graded)
+        if attempt < 3:
+            assert (task.phase, task.runs[1].attempt) == (Phase.GRADING, attempt)
+            await bench.store.redis.hdel(bench.store.keys.run(bell.run_id), "not_before_ms")
+            bench.bench.bells.append(bell)
+    assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
+    told = [event.data for event in await bench.bench.events(task_id) if event.type == "grade.finished"]
+    assert [data["result"] for data in told] == ["grader_error"]
 
 
 # checks

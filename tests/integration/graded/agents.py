@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import httpx
 import redis.asyncio
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
@@ -67,6 +68,8 @@ class Told(Model):
         said = json.loads(await ask("grader", seen))
         if "raise" in said:
             raise ValueError(said["raise"])
+        if "busy" in said:
+            raise httpx.ConnectTimeout("busy")
         if "exit" in said:
             os.kill(os.getpid(), said["exit"])
         if "text" in said:
