@@ -92,6 +92,14 @@ async def test_attempts_count_since_the_last_new_checkpoint(bench):
     assert (task.status, task.attempt, task.result["done"]) == (Status.SUCCESS, 3, ["a", "b", "c"])
 
 
+@pytest.mark.parametrize("agent", ["flaky_inside", "flaky_called", "flaky_deep"])
+async def test_a_graph_within_that_comes_no_further_is_no_new_checkpoint(bench, agent):
+    task_id, run_id = await bench.submit(agent, "b=busy,busy,busy,busy,busy")
+    outcomes = [await bench.runner.run(task_id, run_id)] + [await again(bench, task_id, run_id) for _ in range(2)]
+    assert [type(outcome) for outcome in outcomes] == [Retried, Retried, Failed]
+    assert len(await bench.did(task_id)) == (3 if agent == "flaky_deep" else 4)  # `a` is not done again
+
+
 async def test_the_tasks_own_bound_goes_before_the_workers(bench):
     outcome, task = await bench.do("flaky", "b=busy", max_attempts=1)
     assert (type(outcome), task.error.message, task.attempt) == (Failed, "come again", 0)

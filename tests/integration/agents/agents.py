@@ -334,7 +334,32 @@ def _flaky_step(name):
     return step
 
 
-flaky = _chain(*((name, _flaky_step(name)) for name in "abc")).compile()
+FLAKY = _chain(*((name, _flaky_step(name)) for name in "abc"))
+flaky = FLAKY.compile()
+flaky_inside = _chain(("inside", FLAKY.compile())).compile()
+
+
+async def _calls(state):
+    """One that calls a graph of its own, as tools that are agents do."""
+    return {"done": (await flaky.ainvoke({"text": state["text"]}))["done"]}
+
+
+flaky_called = _chain(("calls", _calls)).compile()
+
+
+class BusyModel(ScriptedModel):
+    """Calls its tool once; that a subagent of its does never answers."""
+
+    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
+        if any("subtask" in str(message.content) for message in messages if message.type == "human"):
+            await note("subagent")
+            raise httpx.ConnectError("no route")
+        call = {"name": "task", "args": '{"description": "subtask", "subagent_type": "general-purpose"}', "index": 0}
+        chunk = AIMessageChunk("", tool_call_chunks=[{**call, "id": "call-1"}])
+        yield ChatGenerationChunk(message=chunk)
+
+
+flaky_deep = create_deep_agent(model=BusyModel())
 
 
 async def _sleeps(state):
