@@ -57,7 +57,7 @@ def test_a_child_is_listed_under_its_parent_and_goes_with_it(cli):
     assert f"open\t{grandchild}, helper, pending/queued, helper" in text
     assert cli("cancel", parent, "--json") == (
         0,
-        [{"task_id": parent, "outcome": "cancelled", "status": "cancelled"}],
+        [{"task_id": parent, "outcome": "cancelled", "status": "cancelled", "follow_ups": 0}],
     )
     assert statuses(cli, parent, *children, grandchild) == ["cancelled"] * 4
 
