@@ -21,13 +21,14 @@ class Tree:
         path = self.paths[name]
         return Facts(name, "echo", "echo", path[-1] if path else None, path)
 
-    async def submit(self, name, parent=None, claim=None, **changes):
+    async def submit(self, name, parent=None, claim=None, snapshot=None, **changes):
         self.paths[name] = (*self.paths[parent], parent) if parent else ()
         facts = self.facts(name)
         values = {"parent_id": parent, "ancestors": facts.ancestors, "queue": "subagents", "input": {}} | changes
         return await self.store.submit(
             Submission(task_id=name, run_id=f"{name}-1", agent="echo", title="echo", **values),
             claim,
+            snapshot,
         )
 
     async def claim(self, name):
