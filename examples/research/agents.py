@@ -10,18 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.chat_models import init_chat_model
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph reads the factory's annotations
 
 from outrider import BackgroundSubagents
 from outrider.examples.research.chunk_tools import find_tool, read_chunk_tool
 from outrider.examples.research.extractive import ExtractiveChatModel
 from outrider.examples.research.folder import open_folder
-from outrider.examples.research.policy import ANALYST, NOT_ANSWERED
+from outrider.examples.research.policy import ANALYST, FIND, NOT_ANSWERED, since_asked
 from outrider.examples.research.report import CheckedReport
 from outrider.examples.research.tools import document_tools
 
 if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware, InterruptOnConfig, ToolCallRequest
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
@@ -50,7 +53,7 @@ LEAD_PROMPT = f"""You lead the research on one question. The answer stands in a 
 not read them yourself: analysts do, in the background, each one chunk of a document.
 
 1. Plan: call find_chunks with the words that the answer must have, once for each side of the question. It shows paths,
-   sources and scores.
+   sources and scores. A person may reject a search: then plan otherwise as they say, or report what you have.
 2. Hand out: call start_async_task with subagent_type `{ANALYST}` once for each chunk that may hold an answer. The
    description is exactly these two lines, with the question whole:
    Question: QUESTION
@@ -73,14 +76,22 @@ stands for <, &gt; for > and &amp; for &."""
 def lead(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
     """A parent that answers a question by analysts in the background; made for each run, for an outrider worker.
 
-    `configurable` is that of `analyst`, and goes on to the analysts.
+    `configurable` is that of `analyst`, and goes on to the analysts. With `reviewed` a person approves the searches of
+    its first plan, before anything is handed out.
     """
     folder, model = _given(config)
     background = BackgroundSubagents({ANALYST: "reads one chunk of a document and claims what answers a question"})
-    checked = CheckedReport(folder)
-    return create_agent(
-        model, [find_tool(folder)], system_prompt=LEAD_PROMPT, middleware=[background, checked], name="lead"
-    )
+    middleware: list[AgentMiddleware[Any, Any]] = [background, CheckedReport(folder)]
+    if config.get("configurable", {}).get("reviewed"):
+        middleware.append(HumanInTheLoopMiddleware({FIND: _REVIEW}))
+    return create_agent(model, [find_tool(folder)], system_prompt=LEAD_PROMPT, middleware=middleware, name="lead")
+
+
+def _is_first_plan(request: ToolCallRequest) -> bool:
+    return not any(isinstance(one, ToolMessage) for one in since_asked(request.state["messages"]))
+
+
+_REVIEW: InterruptOnConfig = {"allowed_decisions": ["approve", "edit", "reject"], "when": _is_first_plan}
 
 
 def analyst(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:

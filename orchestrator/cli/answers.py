@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...examples.research.citations import parse, verify
+from ...shared.statuses import EndedAs
 from .console import as_text, complain, console, on_terminal, visible
 from .endings import DONE, ENDED_BADLY, tell_ending
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...examples.research.citations import Citation
     from ...examples.research.folder import DocumentFolder
-    from ...shared.records import Task
+    from ...shared.records import Run, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,13 @@ def as_json(answers: Sequence[Answer]) -> dict[str, Any]:
         "report": "\n\n".join(f"## {answer.question}\n\n{answer.text}" for answer in answers),
         "citations": [citation.json() for answer in answers for citation, _ in answer.citations],
         "tasks": [task.to_json() for answer in answers for task in (answer.task, *answer.below)],
-        # Nobody writes to these tasks: each run but the first is there because news came.
-        "wakes": sum(len(answer.task.runs or ()) - 1 for answer in answers),
+        # Nobody writes to these tasks: each run but the first, or one that was approved, is there because news came.
+        "wakes": sum(len(_woken(answer.task.runs or ())) for answer in answers),
     }
+
+
+def _woken(runs: Sequence[Run]) -> list[Run]:
+    return [run for before, run in pairwise(runs) if before.ended_as is not EndedAs.PAUSED]
 
 
 def print_answers(answers: Sequence[Answer]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from rich.live import Live
     from rich.table import Table
 
     from ...shared.records import Event
@@ -50,6 +51,7 @@ class Board:
         self.rows = [Row(f"{number}", agent, question) for number, question in enumerate(questions, 1)]
         self._live = on_terminal() and not quiet
         self._lines = not on_terminal() and not quiet
+        self._view: Live | None = None
 
     def showing(self) -> AbstractContextManager[Any]:
         """Show the table as it changes, on a terminal; it stays at the end."""
@@ -57,7 +59,22 @@ class Board:
             return nullcontext()
         from rich.live import Live
 
-        return Live(console=console(), get_renderable=self._table, refresh_per_second=8)
+        self._view = Live(console=console(), get_renderable=self._table, refresh_per_second=8)
+        return self._view
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to something else meanwhile."""
+        if self._view is None:
+            yield
+            return
+        self._view.transient = True
+        self._view.stop()
+        self._view.transient = False
+        try:
+            yield
+        finally:
+            self._view.start(refresh=True)
 
     def child(self, parent: Row, agent: str, title: str) -> Row:
         """Add a row for a task that another one started."""

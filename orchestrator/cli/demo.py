@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...shared.records import Task
+    from .approving import Approver
     from .board import Board, Row
     from .stage import Stage
 
 EPILOG = """\b
 Examples:
-  outrider demo
+  outrider demo --yes
   outrider demo --docs ./handbook --question "How are releases made?"
   outrider demo --model openai:gpt-5-mini --json"""
 
@@ -44,15 +45,16 @@ def demo(
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Else an offline one, by extraction.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the leads' plans of searches.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: {task_id, report, citations, tasks, wakes}.")
     ] = False,
 ) -> int:
     """Ask questions about documents; see leads hand out, rest, wake, and report with citations.
 
-    For each question a lead has analysts read, on other workers, what it found, and is woken for what they claim. It
-    starts a Redis (unless the environment names one) and two workers of its own, and ends them. Without --docs the
-    questions are about this project's own documents.
+    For each question a lead plans its searches, which you approve, has analysts read, on other workers, what it found,
+    and is woken for what they claim. It starts a Redis (unless the environment names one) and two workers of its own,
+    and ends them. Without --docs the questions are about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
     from .answers import as_json as answers_as_json
@@ -68,9 +70,10 @@ def demo(
         raise BadInput(f"--docs {folder.root} has no .md, .txt, .rst or .py file: give another folder")
     if model:
         _check_model(model)
-    configurable = {"docs": str(folder.root)} if docs else {}
+    configurable: dict[str, Any] = {"reviewed": True}
+    configurable |= {"docs": str(folder.root)} if docs else {}
     configurable |= {"model": model} if model else {}
-    questions, trees = run(_ask(question, configurable, quiet=as_json), ended_by=ENDED_BY)
+    questions, trees = run(_ask(question, configurable, yes=yes, quiet=as_json), ended_by=ENDED_BY)
     answers = read_answers(questions, trees, folder)
     if as_json:
         print_json(answers_as_json(answers))
@@ -90,7 +93,7 @@ def _check_model(name: str) -> None:
 
 
 async def _ask(
-    question: str | None, configurable: dict[str, str], *, quiet: bool
+    question: str | None, configurable: dict[str, Any], *, yes: bool, quiet: bool
 ) -> tuple[Sequence[str], list[list[Task]]]:
     """Submit the questions, show their trees until all have ended; the tasks of each of them, its lead first."""
     from contextlib import AsyncExitStack
@@ -98,6 +101,7 @@ async def _ask(
 
     from ...examples import research
     from ...examples.research.questions import QUESTIONS
+    from .approving import Approver
     from .board import Board
     from .stage import Stage
 
@@ -109,13 +113,13 @@ async def _ask(
         questions = [question] if question else QUESTIONS[:ASKED]
         board = Board(AGENT, questions, quiet=quiet)
         with board.showing():
-            trees = await _all(stage, board, configurable)
+            trees = await _all(stage, board, configurable, Approver(stage.outrider, board, at_once=yes))
         if any(task.status != "success" for tree in trees for task in tree):
             _tell_log(stage)
     return questions, trees
 
 
-async def _all(stage: Stage, board: Board, configurable: dict[str, str]) -> list[list[Task]]:
+async def _all(stage: Stage, board: Board, configurable: dict[str, Any], approver: Approver) -> list[list[Task]]:
     import asyncio
 
     from .trees import follow_trees, whole
@@ -126,7 +130,7 @@ async def _all(stage: Stage, board: Board, configurable: dict[str, str]) -> list
     for row in board.rows:
         asked = await outrider.submit(AGENT, row.title, title=row.title, configurable=configurable, limits=limits)
         rows[asked.task_id] = row
-    following = asyncio.create_task(follow_trees(outrider, rows, board))
+    following = asyncio.create_task(follow_trees(outrider, rows, board, approver))
     ending = asyncio.create_task(stage.worker_ended())
     try:
         await asyncio.wait((following, ending), return_when=asyncio.FIRST_COMPLETED)

@@ -12,19 +12,25 @@ if TYPE_CHECKING:
 
     from ...shared.records import Task
     from ..client import Outrider
+    from .approving import Approver
     from .board import Board, Row
 
 MAX_CHILDREN = 1000  #: of one task that are shown
 
 
-async def follow_trees(outrider: Outrider, rows: Mapping[str, Row], board: Board) -> None:
-    """Tell the board of all events of some tasks (id → row) and of their descendants, until all have settled."""
+async def follow_trees(outrider: Outrider, rows: Mapping[str, Row], board: Board, approver: Approver) -> None:
+    """Tell the board of all events of some tasks (id → row) and of their descendants, until all have settled.
+
+    What they ask is the approver's to answer.
+    """
     following: list[asyncio.Task[None]] = []
 
     async def follow(task_id: str, row: Row) -> None:
         known: set[str] = set()
         async for event in outrider.follow(task_id):
             board.event(row, event)
+            if event.type == "task.waiting":
+                await approver.answer(row, task_id)
             # A task starts others by its tools; what it starts otherwise is seen when its status changes.
             if event.type.startswith(("task.", "run.")) or event.type == events.TOOL_ENDED:
                 page = await outrider.list(parent=task_id, limit=MAX_CHILDREN)

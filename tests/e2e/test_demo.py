@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -70,13 +71,42 @@ def test_a_lead_and_its_analysts_answer_with_citations_that_stand_there(docs, en
     assert analysts
     assert {(one["agent"], one["parent_id"]) for one in analysts} == {("analyst", lead["task_id"])}
     assert {one["status"] for one in shown["tasks"]} == {"success"}
-    assert shown["wakes"] == len(lead["runs"]) - 1
+    assert [run["ended_as"] for run in lead["runs"]][:2] == ["paused", "rested"]
+    assert shown["wakes"] == len(lead["runs"]) - 2
+    assert done.stderr == "outrider: stdin is no terminal: the leads' plans of searches are approved (as by --yes)\n"
     [citation, *_] = shown["citations"]
     assert citation["file"] == "handbook.md"
     first = int(citation["line"].split("-")[0])
     assert citation["quote"] in HANDBOOK.splitlines()[first - 1]
     assert "first Tuesday" in shown["report"]
     assert (left_over(env), list(Path(env["TMPDIR"]).iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"), [("\n", True), ("y\n", True), ("No\n", False), ("\x04", False), (None, True)]
+)
+def test_a_person_approves_what_the_lead_searches_for(docs, env, typed, found):
+    ours, theirs = pty.openpty()
+    try:
+        options = ("--docs", str(docs), "--question", "When is a release cut?", "--json")
+        command = [*CLI, "demo", *options, *([] if typed else ["--yes"])]
+        with subprocess.Popen(
+            command, env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            if typed:
+                said = ""
+                while not said.endswith("Approve? [Y/n] "):
+                    said += process.stderr.read(1)
+                assert "The lead wants to search for:\n  " in said
+                os.write(ours, typed.encode())
+            out, err = process.communicate()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (process.returncode, err) == (0, "")
+    shown = json.loads(out)
+    assert bool(shown["citations"]) == found
+    assert len(shown["tasks"]) == 1 or found, "nothing was handed out"
 
 
 def test_the_project_s_own_documents_answer_its_questions(env):

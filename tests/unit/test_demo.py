@@ -9,10 +9,11 @@ from rich.console import Console
 from outrider.examples.research.folder import open_folder
 from outrider.orchestrator.cli import board as boards
 from outrider.orchestrator.cli.answers import as_json, judge, print_answers, read_answers
+from outrider.orchestrator.cli.approving import Approver
 from outrider.orchestrator.cli.board import Board
 from outrider.orchestrator.cli.trees import follow_trees, whole
-from outrider.shared.errors import UnknownTask
-from outrider.shared.records import Event, Fault, Page, Run, Task, Tree
+from outrider.shared.errors import AnswerConflict, UnknownTask
+from outrider.shared.records import Event, Fault, Interrupt, Page, Run, Task, Tree
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -22,9 +23,10 @@ def event(kind, **data):
     return Event(id="1-0", type=kind, at=NOW, data=data)
 
 
-def task(task_id, agent, status=Status.SUCCESS, runs=1, result=None, **more):
-    about = {"task_id": task_id, "status": RunStatus.SUCCESS, "ended_as": EndedAs.FINISHED, "created_at": NOW}
-    ended = [Run(run_id=f"{task_id}-{number}", queue="q", **about) for number in range(runs)]
+def task(task_id, agent, status=Status.SUCCESS, runs=1, *, result=None, paused=0, **more):
+    about = {"task_id": task_id, "status": RunStatus.SUCCESS, "created_at": NOW}
+    how = [EndedAs.PAUSED] * paused + [EndedAs.FINISHED] * (runs - paused)
+    ended = [Run(run_id=f"{task_id}-{number}", queue="q", ended_as=one, **about) for number, one in enumerate(how)]
     return Task(
         task_id=task_id, agent=agent, title=agent, status=status, created_at=NOW, updated_at=NOW,
         result=result, runs=tuple(ended), **more,
@@ -126,7 +128,7 @@ class Told:
 async def test_every_task_of_a_tree_is_followed_once_however_deep(capsys):
     told = Told({"root": ("a", "b"), "b": ("c",)})
     board = Board("lead", ["Who?"], quiet=False)
-    await follow_trees(told, {"root": board.rows[0]}, board)
+    await follow_trees(told, {"root": board.rows[0]}, board, Approver(told, board, at_once=True))
     row = board.rows[0]
     assert [one.number for one in row.children] == ["1.1", "1.2"]
     assert [one.number for one in row.children[1].children] == ["1.2.1"]
@@ -142,7 +144,32 @@ async def test_what_goes_wrong_while_a_tree_is_followed_ends_the_following():
 
     board = Board("lead", ["Who?"], quiet=True)
     with pytest.raises(UnknownTask, match="root"):
-        await follow_trees(Gone({}), {"root": board.rows[0]}, board)
+        await follow_trees(Gone({}), {"root": board.rows[0]}, board, Approver(None, board, at_once=True))
+
+
+async def test_what_a_task_asks_is_approved_unless_somebody_answered_first():
+    review = {"action_requests": [{"name": "find_chunks", "args": {"query": "release"}}]}
+    given = []
+
+    class Asks(Told):
+        async def follow(self, task_id):
+            yield event("task.waiting", status="waiting")
+            assert given == [("root", {"decisions": [{"type": "approve"}]}, "q1")]
+            yield event("task.settled", status="success")
+
+        async def get(self, task_id):
+            questions = tuple(Interrupt(id=name, value=review) for name in ("q0", "q1"))
+            return task(task_id, "any", Status.WAITING, phase="asking", interrupts=questions)
+
+        async def answer(self, task_id, value, *, interrupt):
+            if interrupt == "q0":
+                raise AnswerConflict(task_id, interrupt, ())
+            given.append((task_id, value, interrupt))
+
+    board = Board("lead", ["Who?"], quiet=True)
+    asks = Asks({})
+    await follow_trees(asks, {"root": board.rows[0]}, board, Approver(asks, board, at_once=True))
+    assert board.rows[0].status == "success"
 
 
 @pytest.fixture
@@ -156,7 +183,10 @@ STANDS = '- It is silent. [a.md:1] "The heron is silent."'
 
 def test_the_json_holds_all_tasks_and_counts_wakes(folder):
     trees = [
-        [task("one", "lead", runs=3, result=f"{STANDS}\n(1 of 2 analysts did not finish: …)"), task("x", "analyst")],
+        [
+            task("one", "lead", paused=1, runs=4, result=f"{STANDS}\n(1 of 2 analysts did not finish: …)"),
+            task("x", "analyst"),
+        ],
         [task("two", "lead", result="The documents do not answer this question."), task("y", "analyst", runs=2)],
     ]
     shown = json.loads(json.dumps(as_json(read_answers(["Who?", "Why?"], trees, folder))))
