@@ -107,7 +107,9 @@ async def read_tasks(store: Store) -> Tasks:
 def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[Finding]:
     """Findings on tasks; `workers` is whether any is online: without one, nothing sweeps, and that is said already."""
     waits = [
-        one for one in tasks.seen if one.task.status is Status.PENDING and one.rings > 0 and not one.task.waits_for
+        one
+        for one in tasks.seen
+        if one.task.status is Status.PENDING and one.rings > 0 and one.task.waits_for != "slot"
     ]
     for queue, _ in Counter(_queue(one) for one in waits).items() if workers else ():
         there = [one for one in waits if _queue(one) == queue]

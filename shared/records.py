@@ -133,7 +133,7 @@ class Task(Record):
     parent_id: str | None = None
     mode: str = "isolated"
     attempt: int = 0  #: of its current run
-    waits_for: str | None = None  #: while `pending`, what else than a worker it waits for: a `slot` of its agent
+    waits_for: str | None = None  #: while `pending`, what else than a worker it waits for: a `slot`, or its `retry`
     created_at: Moment
     updated_at: Moment
     stopped_at: Moment | None = None  #: when the code of its last run really ended

@@ -116,7 +116,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "agent": task.agent,
         "title": task.title if task.title != task.agent else "",
         "status": f"{task.status}/{task.phase}" if task.phase else task.status.value,
-        "waits": f"for a {task.waits_for}: its agent has as many runs at work as it may" if task.waits_for else "",
+        "waits": _waits(task),
         "attempt": f"{task.attempt}" if task.attempt else "",
         "follow-ups": f"{task.follow_ups} wait for their turn" if task.follow_ups else "",
         "parent": task.parent_id or "",
@@ -137,6 +137,13 @@ def _facts(task: Task) -> list[tuple[str, str]]:
     return rows
 
 
+def _waits(task: Task) -> str:
+    last = task.runs[-1] if task.runs else None
+    if last and last.not_before and last.error:
+        return f"until {clock(last.not_before)} for its next attempt, after {last.error.type}: {last.error.message}"
+    return f"for a {task.waits_for}: its agent has as many runs at work as it may" if task.waits_for == "slot" else ""
+
+
 def _run_facts(run: Run) -> str:
     times = [clock(moment) if moment else "-" for moment in (run.started_at, run.ended_at)]
     parts = [
@@ -147,8 +154,6 @@ def _run_facts(run: Run) -> str:
         f"worker {run.worker or '-'}",
         f"{times[0]} to {times[1]}",
     ]
-    if run.not_before and run.error:
-        parts.append(f"waits until {clock(run.not_before)} after {run.error.type}: {run.error.message}")
     return ", ".join(parts)
 
 

@@ -38,6 +38,7 @@ if how ~= 'given_back' then
     bell_at = NOW + pause
     data = '{"error_type":' .. ARGV[11] .. ',"seconds":' .. string.format('%.1f', pause / 1000) .. '}'
     redis.call('HSET', RUN, 'not_before_ms', int(bell_at), 'error_type', ARGV[10], 'error_message', ARGV[12])
+    redis.call('HSET', TASK, 'waits_for', 'retry')
   end
 end
 if redis.call('HGET', RUN, 'kind') == 'grade' then

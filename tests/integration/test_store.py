@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from redis.exceptions import ResponseError
@@ -295,18 +296,20 @@ async def test_the_tasks_own_attempts_go_before_the_sweepers(store):
 async def test_a_retry_is_not_claimed_before_its_time(store):
     facts, claim = await claimed(store)
     error = Fault(type='Od"d', message="come again")
-    answers = [await store.retry(facts, claim, error, least_ms=60_000, max_attempts=3) for _ in range(2)]
+    retry = partial(store.retry, facts, claim, error, max_attempts=3, usage=Usage(turns=2))
+    answers = [await retry(least_ms=60_000) for _ in range(2)]
     assert [answer for answer, _ in answers] == ["released"] * 2  # the first answer was lost
     assert 59_000 < answers[1][1] <= answers[0][1] == 60_000
     assert await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS) is None
     assert (await store.sweep(lease_ms=LEASE_MS)).overdue == ()
     task = await store.get("t")
-    assert (task.status, task.attempt, task.runs[0].error) == (Status.PENDING, 1, error)
+    assert (task.status, task.waits_for, task.attempt, task.runs[0].error) == (Status.PENDING, "retry", 1, error)
     assert (await store.events("t", "0-0", reader=store.redis))[-1].data == {"error_type": 'Od"d', "seconds": 60.0}
     await store.redis.hset(store.keys.run("t-run"), "not_before_ms", 1)
     again = await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
-    assert (again.run.error, again.run.not_before, again.run.attempt) == (None, None, 1)
-    assert await store.retry(facts, claim, error, least_ms=0, max_attempts=3) == ("refused", 0)
+    assert (again.run.error, again.run.not_before, again.run.attempt, again.task.waits_for) == (None, None, 1, None)
+    assert (again.task.usage.turns, again.task.usage_before.turns) == (2, 0)  # limits go on counting
+    assert await retry(least_ms=0) == ("refused", 0)
 
 
 async def test_nobody_is_lost_for_one_lease_after_nobody_swept(store):

@@ -221,12 +221,12 @@ def test_show_tells_of_a_run_that_waits_for_another_attempt(world, outrider):
     world.at_the_bell = met_an_error
     task_id = outrider("submit", "agent", "Do it.").lines[0]
     shown = outrider("show", task_id, "--json").json
-    assert (shown["status"], shown["attempt"], shown["runs"][0]["error"]["type"]) == ("pending", 1, "Busy")
+    assert (shown["status"], shown["waits_for"], shown["attempt"]) == ("pending", "retry", 1)
+    assert shown["runs"][0]["error"] == {"type": "Busy", "message": "come again"}
     assert shown["runs"][0]["not_before"] > shown["updated_at"]
-    [row] = [line for line in outrider("show", task_id).lines if line.startswith("run\t")]
-    assert row.endswith(" after Busy: come again")
-    assert "attempt 1, " in row
-    assert ", waits until " in row
+    [row] = [line for line in outrider("show", task_id).lines if line.startswith("waits\tuntil ")]
+    assert row.endswith(" for its next attempt, after Busy: come again")
+    assert "(retry)" in outrider("list").out
 
 
 def test_submit_reads_stdin(outrider, monkeypatch):
