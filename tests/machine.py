@@ -18,7 +18,7 @@ from machine_checks import drained, snapshot
 from machine_ground import AGENT, LEASE_MS, Connections, Ground, Twice, ending
 from machine_model import QUESTIONS
 from outrider.shared.records import Fault
-from outrider.shared.statuses import RunStatus
+from outrider.shared.statuses import RunStatus, Strategy
 from outrider.shared.transitions import Settled
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ STEPS: list[tuple[str, str, int]] = []  #: name, what it needs, how often
 
 yes_or_no = st.booleans()
 mostly = st.sampled_from([True, True, True, False])
+strategies = st.sampled_from([None, *Strategy])
 endings = st.sampled_from(["success", "success", "success", "success", "error", "error", "timeout", "waiting"])
 
 
@@ -201,6 +202,31 @@ class Machine(Ground):
 
     # People
 
+    @step("tasks", often=3)
+    def update_any(self) -> None:
+        self.update(self.pick(self.tasks), self.draw(strategies))
+
+    @step("hands_above")
+    def update_below(self) -> None:
+        """By a run above it, which may have been replaced meanwhile."""
+        hand = self.pick(self.hands_above)
+        self.update(self.pick(list(hand.task.below())), self.draw(strategies), by=hand)
+
+    @step("looks")
+    def update_what_was_seen(self) -> None:
+        """By someone who is slow."""
+        task, seen = self.pick(self.looks)
+        self.looks.remove((task, seen))
+        self.update(task, self.draw(strategies), seen=seen)
+
+    @step("messages")
+    def update_again(self) -> None:
+        """The same message with the same key."""
+        task, text, run_id = self.pick(self.messages)
+        with self.unchanged():
+            updated = self.go(self.store.update(task.name, {"text": text}, self.draw(strategies), key=text))
+        assert (updated.run_id, updated.bells) == (run_id, ())
+
     @step("asking", often=6)
     def answer_in_order(self) -> None:
         task = self.pick(self.asking)
@@ -260,7 +286,7 @@ class Machine(Ground):
 
     @step("open_tasks")
     def see(self) -> None:
-        """A slow canceller looks at what it will cancel."""
+        """A slow canceller, or one who is to update, looks at the task."""
         self.looks.append(self.look(self.pick(self.open_tasks)))
 
     @step("looks", often=2)

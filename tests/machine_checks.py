@@ -20,6 +20,7 @@ READS = {
     "run": "hgetall",
     "last_sweep": "hgetall",
     "runs": "lrange",
+    "follow_ups": "lrange",
     "input": "get",
     "large": "hgetall",
     "events": "xlen",
@@ -71,6 +72,9 @@ class Checks:
             if task.run:
                 assert int(record.get("attempt", 0)) == task.run.attempt, task.name
             assert record.get("asks", "").split() == task.open_questions or task.state != ASKING, task.name
+            waiting = [json.loads(given)["text"] for given in seen.get(self.keys.follow_ups(task.name), ())]
+            assert waiting == task.follow_ups, task.name
+            assert int(record.get("follow_ups", 0)) == len(waiting), task.name
             runs = [run_id.decode() for run_id in seen[self.keys.runs(task.name)]]
             assert runs == [run.run_id for run in task.runs], task.name
             for run in task.runs:
@@ -114,6 +118,7 @@ class Checks:
         wakeable = status in {Status.SUCCESS, Status.ERROR, Status.IDLE} or (status, phase) == RESTING
         assert not (wakeable and news), f"{task.name} rests on news"
         assert not (status.terminal and record["run_id"]), f"{task.name} ended with an active run"
+        assert not (status.terminal and self.keys.follow_ups(task.name) in seen), f"{task.name} left a message unread"
         if (status, phase) == RESTING and not task.cut:
             assert self._open(task, seen), f"{task.name} rests and nothing will wake it"
         if status is Status.SUCCESS:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from machine_checks import Checks, snapshot
 from machine_model import ENDINGS, QUESTIONS, VERDICTS, Model, Note, Run, Task
 from outrider.shared.context import Claim
-from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, ParentClosed, SeveralQuestions
+from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, ParentClosed, SeveralQuestions, TaskActive
 from outrider.shared.grades import Grade
 from outrider.shared.records import Interrupt
 from outrider.shared.records import Run as RunRecord
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from outrider.shared.records import Notification
     from outrider.shared.records import Task as TaskRecord
     from outrider.shared.scripts import Scripts
+    from outrider.shared.statuses import Strategy
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ AGENT = "echo"
 REFUSALS = {"not waiting": NotWaiting, "several": SeveralQuestions, "not asked": AnswerConflict}
 LEASE_MS = 3_600_000  #: no lease runs out by itself, and no sweep finds that nobody swept for half of one
 MAX_TASKS = 7
+ANSWERS_ALIKE = frozenset({"claim", "settle", "cancel", "answer", "expire", "update"})  #: scripts, when called again
 
 
 @dataclass(eq=False)
@@ -95,7 +97,7 @@ class Twice:
 
     async def __call__(self, name: str, keys: list[str], args: list[Any]) -> list[Any]:
         reply = await self._scripts(name, keys, args)
-        if name in {"claim", "settle", "cancel", "answer", "expire"} or (name == "release" and args[2] != "lost"):
+        if name in ANSWERS_ALIKE or (name == "release" and args[2] != "lost"):
             again = await self._scripts(name, keys, args)
             if name in {"cancel", "release"}:  # which tell what the status was before, and how long a pause is still
                 again[1:2] = reply[1:2]
@@ -120,7 +122,8 @@ class Ground(RuleBasedStateMachine):
         self.hands: list[Hand] = []
         self.gone: list[tuple[Hand, str]] = []  #: hands that settled, and how
         self.views: list[View] = []
-        self.looks: list[tuple[Task, TaskRecord]] = []  #: what cancellers saw before they act
+        self.looks: list[tuple[Task, TaskRecord]] = []  #: what cancellers, and who updates, saw before they act
+        self.messages: list[tuple[Task, str, str | None]] = []  #: with what they started, by their keys
         self.sound = False  #: the last step went well
 
     def go(self, work: Coroutine[Any, Any, T]) -> T:
@@ -157,6 +160,10 @@ class Ground(RuleBasedStateMachine):
     @property
     def readers(self) -> list[Hand]:
         return [hand for hand in self.hands if hand.task.reads and hand.task.inbox and not hand.run.grades]
+
+    @property
+    def hands_above(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.task.children]
 
     @property
     def open_children(self) -> list[Task]:
@@ -210,7 +217,7 @@ class Ground(RuleBasedStateMachine):
             agent=AGENT,
             title=name,
             queue="subagents",
-            input={},
+            input={"text": name},
             parent_id=parent.name if parent else None,
             ancestors=self.facts(task).ancestors,
             notify_parent=told,
@@ -225,6 +232,7 @@ class Ground(RuleBasedStateMachine):
         else:
             assert self.go(self.store.submit(submission, claim)).created
             self.model.submit(task)
+            task.texts = [name]
             task.start(submission.run_id)
             self.bells.append((task, submission.run_id))
 
@@ -240,6 +248,7 @@ class Ground(RuleBasedStateMachine):
         assert not task.cut, "a task that was cut is never claimed"
         run = task.run
         run.token = claimed.claim.token
+        assert claimed.input.get("text", "") == "\n\n".join(run.texts), "each message once, until it is saved"
         brings = run.brings or []
         self.same_notes(brings, claimed.notifications)
         # An attempt before this one may have saved more than the run was first given.
@@ -261,7 +270,7 @@ class Ground(RuleBasedStateMachine):
         assert (answered.run_id is None) == (expected == "answered")
         if expected == "resumed":
             task.start(answered.run_id)
-            task.run.brings = []
+            task.run.brings, task.run.resumes = [], True
             self.bells += [(task, bell.run_id) for bell in answered.bells]
             given = self.reader.get(self.store.keys.input(answered.run_id))
             assert json.loads(given) == {"answers": task.answers}
@@ -271,6 +280,40 @@ class Ground(RuleBasedStateMachine):
         expired = self.go(self.store.expire(self.facts(task), run_id))
         assert (expired is not None) == expires
         self.woken(expired.bells if expired else None)
+
+    def update(
+        self, task: Task, strategy: Strategy | None, *, by: Hand | None = None, seen: TaskRecord | None = None
+    ) -> None:
+        """Give a message; `seen` is what of the task was seen long before, `by` the run above it that updates."""
+        text = f"m{len(self.messages)}"
+        if by and not by.holds:
+            with self.unchanged(), pytest.raises(ClaimLost):
+                self.go(self.store.update(task.name, {"text": text}, strategy, claim=replace(by.claim)))
+            return
+        if seen:
+            self.looked_before(seen)
+        active = task.run
+        expected = self.model.update(task, text, strategy)
+        refused = pytest.raises(TaskActive) if expected == "active" else contextlib.nullcontext()
+        with self.unchanged(when=expected == "active"), refused:
+            claim = replace(by.claim) if by else None
+            updated = self.go(self.store.update(task.name, {"text": text}, strategy, key=text, claim=claim))
+        if expected == "active":
+            return
+        assert (updated.run_id is None) == (expected == "queued")
+        assert updated.overtaken == (active.run_id if active and updated.run_id else None)
+        self.messages.append((task, text, updated.run_id))
+        self.woken(updated.bells)
+
+    def looked_before(self, seen: TaskRecord) -> None:
+        """Let the store's next look at a task find what it found then."""
+        peek = self.store.peek
+
+        async def late(_task_id: str) -> TaskRecord:
+            self.store.peek = peek  # type: ignore[method-assign]
+            return seen
+
+        self.store.peek = late  # type: ignore[method-assign]
 
     def beat(self, hand: Hand) -> None:
         answer = self.go(self.store.heartbeat([(replace(hand.claim), AGENT)], lease_ms=LEASE_MS))
@@ -353,15 +396,20 @@ class Ground(RuleBasedStateMachine):
         assert hand.read == hand.task.inbox, "each note once, in order"
 
     def save_state(self, hand: Hand) -> None:
-        """Stands for the saver, whose fenced put counts itself in the record and raises its cursor."""
+        """Stands for the saver, whose fenced put counts itself in the record, raises its cursor and notes the run."""
         if not hand.holds:
             return
-        task = self.store.keys.task(hand.task.name)
+        record = self.store.keys.task(hand.task.name)
         hand.run.failures = 0
-        self.reader.hincrby(task, "saves", 1)
-        if not hand.run.grades and len(hand.read) > len(hand.task.saved):
+        self.reader.hincrby(record, "saves", 1)
+        if hand.run.grades:
+            return
+        if len(hand.read) > len(hand.task.saved):
             hand.task.saved = list(hand.read)
-            self.reader.hset(task, "cursor", len(hand.read))
+            self.reader.hset(record, "cursor", len(hand.read))
+        if not hand.run.resumes:
+            hand.run.saved = True
+            self.reader.hset(record, "saved_run", hand.run.run_id)
 
     def look_once_more(self, hand: Hand) -> None:
         if hand.task.reads:

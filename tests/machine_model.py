@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outrider.shared.clockwork import MAX_LOSSES
-from outrider.shared.statuses import ASKING, GRADING, QUEUED, RESTING, WORKING, RunStatus, State, Status
+from outrider.shared.statuses import ASKING, GRADING, QUEUED, RESTING, WORKING, RunStatus, State, Status, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +59,9 @@ class Run:
     expired: bool = False  #: its lease ran out, or its bell is overdue
     slot: bool = False  #: some code may be at work for it: it has a lease and a slot
     rested: bool = False  #: it ended well, and its task did not
+    texts: list[str] = field(default_factory=list)  #: what it was given
+    resumes: bool = False  #: it goes on with answers, and has no input to save
+    saved: bool = False  #: what it was given is in the saved state
     brings: list[Note] | None = None  #: the notes of its first claim, the same for every attempt
 
 
@@ -81,6 +84,8 @@ class Task:
     saved: list[Note] = field(default_factory=list)  #: its length is the cursor
     trimmed: int = 0  #: notes that its inbox does not hold any more
     answers: dict[str, int] = field(default_factory=dict)  #: to what its last run asked
+    texts: list[str] = field(default_factory=list)  #: what its next run is given
+    follow_ups: list[str] = field(default_factory=list)  #: messages that wait for the end of what it is at
     cut: bool = False  #: an ancestor was cancelled with its children
 
     @property
@@ -119,7 +124,8 @@ class Task:
             yield from child.below()
 
     def start(self, run_id: str) -> None:
-        self.run = Run(run_id, grades=self.state == GRADING)
+        self.run = Run(run_id, grades=self.state == GRADING, texts=self.texts)
+        self.texts = []
         self.runs.append(self.run)
 
     def stop(self, status: RunStatus) -> None:
@@ -128,7 +134,7 @@ class Task:
 
 
 class Model:
-    """All tasks. `woken` gathers those that must have got a new run by the last move, be it for news or for a grade."""
+    """All tasks. `woken` gathers those that must have got a new run by the last move, for whatever reason."""
 
     def __init__(self) -> None:
         self.tasks: list[Task] = []
@@ -171,9 +177,13 @@ class Model:
         run = task.run
         run.slot, task.trimmed = False, len(task.saved)
         task.stop(status)
-        if state == SUCCESS and (task.open_children or task.has_news):
+        rests = state == SUCCESS and bool(task.open_children or task.has_news)
+        is_graded = ending == "success" and not rests and task.graded
+        if task.follow_ups and not is_graded and state not in {ASKING, QUEUED}:
+            self.give(task, task.follow_ups.pop(0))
+        elif rests:
             run.rested, task.state = not run.grades, RESTING
-        elif ending == "success" and task.graded:
+        elif is_graded:
             task.state = GRADING
             self.woken.append(task)
         else:
@@ -211,9 +221,31 @@ class Model:
         del self.expiries[task, run_id]
         if task.state != ASKING or task.runs[-1].run_id != run_id:
             return False
-        task.state = TIMEOUT
-        self.tell_parent(task)
+        if task.follow_ups:
+            self.give(task, task.follow_ups.pop(0))
+        else:
+            task.state = TIMEOUT
+            self.tell_parent(task)
         return True
+
+    def update(self, task: Task, text: str, strategy: Strategy | None) -> str:
+        """`started`, `queued`, or `active` where it was refused."""
+        if strategy is Strategy.ENQUEUE and (task.run or task.state == ASKING):
+            task.follow_ups.append(text)
+            return "queued"
+        if task.run and strategy is None:
+            return "active"
+        task.stop(RunStatus.CANCELLED)
+        task.cut = False
+        self.give(task, text)
+        return "started"
+
+    def give(self, task: Task, text: str) -> None:
+        """Start a run with a message, and with what the run before was given and did not save."""
+        last = task.runs[-1]
+        unsaved = last.texts if not (last.grades or last.saved or last.status is RunStatus.SUCCESS) else []
+        task.texts, task.state = [*unsaved, text], QUEUED
+        self.woken.append(task)
 
     def release(self, task: Task, how: str, max_attempts: int = 0) -> str:
         """It is `given_back`, `retried` or `lost`."""
@@ -239,6 +271,7 @@ class Model:
         if not ended:
             task.stop(RunStatus.CANCELLED)
             task.state = CANCELLED
+            task.follow_ups.clear()
             if tell or (task.parent and task.parent.state == RESTING):  # which nothing else might ever wake
                 self.tell_parent(task)
         if walk and not keep:

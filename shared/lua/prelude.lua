@@ -78,7 +78,8 @@ end
 -- and they are not in the saved state: then the next run gets them. The tree's snapshots (the last key) go when no run is
 -- left that is to begin with one.
 local function use_up_input(run_id, well)
-  if not well and redis.call('HGET', TASK, 'saved_run') ~= run_id then return end
+  local is_saved = redis.call('HGET', TASK, 'saved_run') == run_id or redis.call('HGET', RUN, 'kind') == 'grade'
+  if not (well or is_saved) then return end
   redis.call('DEL', INPUT)
   if redis.call('HDEL', RUN, 'fork') == 0 then return end
   if redis.call('HINCRBY', KEYS[#KEYS], 'runs', -1) <= 0 then redis.call('DEL', KEYS[#KEYS]) end
