@@ -19,7 +19,7 @@ from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, Parent
 from outrider.shared.grades import Grade
 from outrider.shared.records import Interrupt
 from outrider.shared.records import Run as RunRecord
-from outrider.shared.statuses import EndedAs, RunKind, RunStatus
+from outrider.shared.statuses import ASKING, EndedAs, RunKind, RunStatus
 from outrider.shared.store import Store
 from outrider.shared.transitions import Claimed, Ending, Facts, Settled, Submission
 
@@ -292,7 +292,7 @@ class Ground(RuleBasedStateMachine):
             return
         if seen:
             self.looked_before(seen)
-        active = task.run
+        active, dropped = task.run, QUESTIONS if task.state == ASKING else ()
         expected = self.model.update(task, text, strategy)
         refused = pytest.raises(TaskActive) if expected == "active" else contextlib.nullcontext()
         with self.unchanged(when=expected == "active"), refused:
@@ -302,6 +302,7 @@ class Ground(RuleBasedStateMachine):
             return
         assert (updated.run_id is None) == (expected == "queued")
         assert updated.overtaken == (active.run_id if active and updated.run_id else None)
+        assert tuple(one.id for one in updated.dropped) == (dropped if updated.run_id else ())
         self.messages.append((task, text, updated.run_id))
         self.woken(updated.bells)
 

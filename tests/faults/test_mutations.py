@@ -14,13 +14,17 @@ BROKEN = {
         "",
     ),
     "a claim does not look for a cut": ("claim", "if is_cut(TASK, 19) then return {'cut'} end", ""),
-    "a claim keeps the token of the one before": ("claim", "redis.call('HSET', TASK, 'token', token)", ""),
+    "a claim keeps the token of the one before": (
+        "claim",
+        "redis.call('HSET', TASK, 'token', token, ",
+        "redis.call('HSET', TASK, ",
+    ),
     "a claim leaves its bell to be rung again": (
         "claim",
         "redis.call('ZREM', RING_AT, member(task_id, run_id))\nredis.call('ZADD', LEASES",
         "redis.call('ZADD', LEASES",
     ),
-    "every attempt gets a range of its own": ("claim", "if not run[3] then", "if true then"),
+    "every attempt gets a range of its own": ("claim", "if not run[3] and not grades then", "if not grades then"),
     "a first claim gives from where another gave": ("claim", "'cursor', 'seq'", "'given', 'seq'"),
     "a settle is not fenced": ("settle", "if not holds(TASK, run_id, epoch, token) then return {'refused'} end", ""),
     "a settle does not look for a cut": ("settle", "if is_cut(TASK, 32) then return {'cut'} end", ""),
@@ -50,11 +54,11 @@ BROKEN = {
         "{LEASES, RING_AT, SLOTS}",
         "{RING_AT, SLOTS}",
     ),
-    "a task that waits counts as ended": ("settle", "if not rests and phase == '' then", "if not rests then"),
+    "a task that waits counts as ended": ("settle", "if ends then\n  redis", "if ends or phase ~= '' then\n  redis"),
     "nobody hears of a question": (
         "settle",
-        "if not rests and ARGV[16] ~= '' then",
-        "if not rests and ARGV[16] ~= '' and phase == '' then",
+        "if ends or phase == 'asking' then",
+        "if ends then",
     ),
     "a question never expires": (
         "settle",
@@ -141,8 +145,8 @@ BROKEN = {
     "a retry starts before its time": ("claim", "if (tonumber(run[6]) or 0) > NOW then return {'early'} end", ""),
     "a cancel leaves the claim": (
         "cancel",
-        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7])",
-        "redis.call('HSET', TASK, 'cancelled_by', ARGV[7])",
+        "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7], ",
+        "redis.call('HSET', TASK, 'cancelled_by', ARGV[7], ",
     ),
     "a cancel cuts nothing": ("cancel", "redis.call('HINCRBY', TASK, 'cut', 1)", ""),
     "a cancel cuts the children that are kept": (
@@ -192,6 +196,65 @@ BROKEN = {
         "if ARGV[5] == '1' and lease_until > NOW then return {'refused'} end",
         "",
     ),
+    "a cancel leaves follow-ups": ("cancel", "redis.call('DEL', KEYS[30])", ""),
+    "a cancel that is sent again ends the run that came after it": (
+        "cancel",
+        "if task[4] == ARGV[7] then return",
+        "if false then return",
+    ),
+    "a task ends while a message waits": (
+        "settle",
+        "local goes_on = (rests or ends) and redis.call('EXISTS', KEYS[31]) == 1",
+        "local goes_on = false",
+    ),
+    "a task rests while a message waits": ("settle", "(rests or ends) and", "ends and"),
+    "a message that waited is given again": ("settle", "'LPOP', follow_ups", "'LINDEX', follow_ups, 0"),
+    "the last message comes first": ("settle", "'LPOP', follow_ups", "'RPOP', follow_ups"),
+    "what ends in between is told": ("settle", "if goes_on then rests, ends = false, false end", ""),
+    "a question expires though a message waits": (
+        "expire",
+        "if redis.call('EXISTS', KEYS[31]) == 1 then",
+        "if false then",
+    ),
+    "a message that is sent again counts twice": ("update", "if task[3] then", "if false then"),
+    "an update goes by what it saw long ago": (
+        "update",
+        "task[1] .. '/' .. task[2] ~= ARGV[3] or (redis.call('LINDEX', RUNS, -1) or '') ~= last_run",
+        "false",
+    ),
+    "an update of a run above is not fenced": (
+        "update",
+        "ARGV[9] ~= '' and not holds(KEYS[31 + ARGV[9]], ARGV[10], ARGV[11], ARGV[12])",
+        "false",
+    ),
+    "a task that is overtaken keeps its claim": (
+        "update",
+        "redis.call('HSET', TASK, 'token', '', 'asks', '', 'waits_for', '')",
+        "",
+    ),
+    "a task that is updated stays cut": ("update", "take_place(TASK, 32)", ""),
+    "a child that is updated is not open again": (
+        "update",
+        "if HAS_PARENT and facts[3] ~= '0' then redis.call('SADD', PARENT_OPEN, facts[1]) end",
+        "",
+    ),
+    "a run that is overtaken before it began is still rung for": (
+        "update",
+        "  else\n    unhold(task_id, last_run)\n  end",
+        "  end",
+    ),
+    "the lease of code that is overtaken is freed at once": (
+        "update",
+        "redis.call('PUBLISH', KEYS[31], last_run)",
+        "unhold(task_id, last_run)",
+    ),
+    "what a run did not save is lost": ("update", "if unsaved then given = unsaved", "if false then given = unsaved"),
+    "what a run did save comes again": (
+        "update",
+        "if not (well or is_saved) then return end",
+        "if not well then return end",
+    ),
+    "a question is still asked after a message": ("update", "redis.call('HDEL', LARGE, 'interrupts')", ""),
 }
 
 
