@@ -15,7 +15,7 @@ from rich.text import Text
 from ...shared import events
 from .console import STYLES, as_text, console, visible
 from .endings import answer_to
-from .wording import Texts, line, progress
+from .wording import Texts, line, line_below, progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -64,6 +64,13 @@ class LiveView:
         self._console.print(
             Text.assemble((moment, "dim"), (visible(words), STYLES.get(what, ""))), overflow="ellipsis", no_wrap=True
         )
+
+    def below(self, child: Task, event: Event) -> None:
+        """Print its line above the live part, where it tells how far a task below is."""
+        if words := line_below(child, event):
+            self._console.print(
+                Text(f"{event.at.astimezone():%H:%M:%S}  {visible(words)}", "dim"), overflow="ellipsis", no_wrap=True
+            )
 
     def ask(self, task: Task) -> None:
         """Print the questions, each with the command that answers it."""

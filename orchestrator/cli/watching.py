@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from .console import as_text, complain, on_terminal, print_json, print_text, run, visible
 from .endings import answer_to, exit_code, tell_ending
-from .wording import Texts, line
+from .trees import Below
+from .wording import Texts, line, line_below
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,6 +24,9 @@ class View(Protocol):
     def event(self, event: Event) -> None:
         """Show one event."""
 
+    def below(self, child: Task, event: Event) -> None:
+        """Show one event of a task that it started."""
+
     def ask(self, task: Task) -> None:
         """Show what the task asks, and the commands that answer it."""
 
@@ -35,6 +40,9 @@ class JsonLines:
     def event(self, event: Event) -> None:
         """Print it."""
         print_json(event.to_json(), lines=True)
+
+    def below(self, child: Task, event: Event) -> None:
+        """Print nothing: these are the events of one task."""
 
     def ask(self, task: Task) -> None:
         """Print nothing: `show --json` has the questions."""
@@ -54,6 +62,11 @@ class Lines:
         for text in self._texts.add(event):
             print(f"{_time(event)}  text      {visible(text)}", flush=True)
         if words := line(event):
+            print(f"{_time(event)}  {visible(words)}", flush=True)
+
+    def below(self, child: Task, event: Event) -> None:
+        """Print its line with the child's name, where it tells how far that is."""
+        if words := line_below(child, event):
             print(f"{_time(event)}  {visible(words)}", flush=True)
 
     def ask(self, task: Task) -> None:
@@ -79,10 +92,14 @@ def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[tuple[str, str
             watched.append(task_id)
             first = await outrider.get(task_id)
             with _view(first, as_json=as_json) as view:
-                async for event in outrider.follow(task_id, after):
-                    view.event(event)
-                    if event.type == "task.waiting":
-                        view.ask(await outrider.get(task_id))
+                async with Below(outrider, lambda _, child: partial(_show_below, view, child)) as below:
+                    async for event in outrider.follow(task_id, after):
+                        view.event(event)
+                        if event.type == "task.waiting":
+                            view.ask(await outrider.get(task_id))
+                        if not as_json:
+                            await below.heard(task_id, event)
+                    await below.caught_up()
             task = await outrider.get(task_id)
             view.end(task)
             if not as_json:
@@ -112,3 +129,7 @@ def _view(task: Task, *, as_json: bool) -> AbstractContextManager[View]:
 
 def _time(event: Event) -> str:
     return f"{event.at.astimezone():%H:%M:%S}"
+
+
+async def _show_below(view: View, child: Task, event: Event) -> None:
+    view.below(child, event)

@@ -12,7 +12,7 @@ from ...shared.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...shared.records import Event
+    from ...shared.records import Event, Task
 
 Data: TypeAlias = dict[str, Any]
 
@@ -29,6 +29,12 @@ def line(event: Event) -> str | None:
         return None
     what, words = WORDING.get(event.type, (event.type, _json))
     return f"{event.data.get('status', what):<8}  {one_line(words(event.data), WIDTH)}".rstrip()
+
+
+def line_below(child: Task, event: Event) -> str | None:
+    """The line of an event of a task below, with its name, where it tells a status or how far it is."""
+    words = line(event) if event.type.startswith("task.") or event.type == events.PROGRESS else None
+    return words and f"{child.agent} {child.task_id[:8]}: {' '.join(words.split())}"
 
 
 def progress(data: Data) -> str:

@@ -1,5 +1,6 @@
 """What the demo shows of trees of tasks, and what it makes of them."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 
@@ -11,10 +12,11 @@ from outrider.orchestrator.cli import board as boards
 from outrider.orchestrator.cli.answers import as_json, judge, print_answers, read_answers
 from outrider.orchestrator.cli.approving import Approver
 from outrider.orchestrator.cli.board import Board
-from outrider.orchestrator.cli.trees import follow_trees, whole
+from outrider.orchestrator.cli.trees import Below, follow_trees, whole
+from outrider.orchestrator.cli.watching import Lines
 from outrider.shared.errors import AnswerConflict, UnknownTask
 from outrider.shared.records import Event, Fault, Interrupt, Page, Run, Task, Tree
-from outrider.shared.statuses import EndedAs, RunStatus, Status
+from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -104,13 +106,16 @@ def test_a_task_s_time_stands_still_once_it_has_ended(board):
 class Told:
     """Tasks whose events are known: `children` of each, as it starts them."""
 
-    def __init__(self, children):
-        self.children = children
+    def __init__(self, children, goes_on=()):
+        self.children, self.goes_on = children, goes_on
         self.tasks = {}
 
     async def follow(self, task_id):
         yield event("task.submitted", title=task_id)
         yield event("tool.ended", name="start_async_task", ok=True)
+        if task_id in self.goes_on:
+            yield event("progress", fraction=0.5)
+            await asyncio.Event().wait()
         yield event("task.settled", status="success")
 
     async def list(self, *, parent, limit):
@@ -122,7 +127,8 @@ class Told:
         return Tree(task=task(task_id, "any"), children=tuple(below))
 
     async def get(self, task_id):
-        return task(task_id, "any", result=f"of {task_id}")
+        open_run = {"run_id": "r", "status": Status.RUNNING, "phase": Phase.WORKING} if task_id in self.goes_on else {}
+        return task(task_id, "any", result=f"of {task_id}", **open_run)
 
 
 async def test_every_task_of_a_tree_is_followed_once_however_deep(capsys):
@@ -135,6 +141,35 @@ async def test_every_task_of_a_tree_is_followed_once_however_deep(capsys):
     assert {one.status for one in (row, *row.children, *row.children[1].children)} == {"success"}
     assert [one.task_id for one in await whole(told, "root")] == ["root", "a", "b", "c"]
     assert [one.result for one in await whole(told, "b")] == ["of b", "of c"]
+
+
+async def test_who_watches_a_task_is_told_how_far_those_below_it_are(capsys):
+    told = Told({"root": ("a", "b"), "b": ("c",)}, goes_on=("b",))
+    lines, deepest = Lines(), asyncio.Event()
+
+    def began(_parent_id, child):
+        if child.task_id == "c":
+            deepest.set()
+
+        async def show(one):
+            lines.below(child, one)
+
+        return show
+
+    async with Below(told, began) as below:
+        async for one in told.follow("root"):
+            await below.heard("root", one)
+        await deepest.wait()
+        await below.caught_up()
+    said = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(said) == [
+        "analyst a: pending a",
+        "analyst a: success",
+        "analyst b: pending b",
+        "analyst b: progress 50%",
+        "analyst c: pending c",
+        "analyst c: success",
+    ]
 
 
 async def test_what_goes_wrong_while_a_tree_is_followed_ends_the_following():
