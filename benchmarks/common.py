@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import signal
 import statistics
 import subprocess
 import sys
@@ -63,12 +62,17 @@ class WorkerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def kill(self) -> None:
+        """End it at once, as the system does that has no memory left."""
+        self._process.kill()
+        self._process.wait()
 
     def check(self) -> None:
         """Raise `RuntimeError` with the end of its log where the worker is not up any more."""
@@ -103,6 +107,9 @@ def _environment(settings: Settings) -> dict[str, str]:
         "OUTRIDER_REDIS_URL": settings.redis_url,
         "OUTRIDER_NAMESPACE": settings.namespace,
         "OUTRIDER_CONFIG": settings.config,
+        "OUTRIDER_LEASE_SECONDS": str(settings.lease_seconds),
+        "OUTRIDER_HEARTBEAT_SECONDS": str(settings.heartbeat_seconds),
+        "OUTRIDER_SWEEP_SECONDS": str(settings.sweep_seconds),
         "OUTRIDER_LOG_LEVEL": "warning",  # as `celery worker` has it
     }
 

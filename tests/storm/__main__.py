@@ -26,10 +26,18 @@ def main():
     parser.add_argument("--tasks", type=int, default=Plan.tasks, help="how many, children among them")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice")
     parser.add_argument("--between", type=float, default=Plan.between_seconds, help="seconds between two faults")
+    parser.add_argument("--threads", type=int, default=Plan.threads, help="workers on threads")
+    parser.add_argument("--prefork", type=int, default=Plan.prefork, help="workers that are prefork")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     parser.add_argument("--folder", type=Path, help="keep the history there")
     options = parser.parse_args()
-    plan = Plan(seed=options.seed, tasks=options.tasks, between_seconds=options.between)
+    plan = Plan(
+        seed=options.seed,
+        tasks=options.tasks,
+        threads=options.threads,
+        prefork=options.prefork,
+        between_seconds=options.between,
+    )
     with tempfile.TemporaryDirectory(prefix="outrider-storm-") as scratch:
         folder = options.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,223 @@
+"""How soon runs go on whose worker was killed, how soon a cancel is heard, and what a storm breaks.
+
+python benchmarks/recovery.py [--quick] [--json FILE]
+
+Each measure has a Redis server of its own. The storm is that of `make faults`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+from common import HERE, WorkerProcess, machine, percentiles
+from rich.console import Console
+from rich.table import Table
+
+from outrider import Outrider
+from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared.settings import Settings
+from outrider.shared.store import Store
+
+STORM = HERE.parent / "tests" / "storm"
+LOOK_SECONDS = 0.1
+ROOM = 20  #: threads of a worker beyond what it has to hold
+#: Seconds of lease, heartbeat and sweep.
+FAST = {"lease_seconds": 6, "heartbeat_seconds": 1, "sweep_seconds": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is done of each."""
+
+    storm_tasks: int = 2000
+    storm_between_seconds: float = 2
+    storm_workers: tuple[int, int] = (3, 1)  #: on threads and prefork
+    killed: int = 100  #: runs in flight
+    cancelled: int = 200
+    default_settings: bool = True  #: a kill with those, too
+
+
+QUICK = Sizes(
+    storm_tasks=20, storm_between_seconds=4, storm_workers=(2, 0), killed=5, cancelled=10, default_settings=False
+)
+
+
+class Bench:
+    """A server, a client and workers of one measure."""
+
+    def __init__(self, settings: Settings, client: redis.asyncio.Redis, outrider: Outrider, folder: Path) -> None:
+        self.settings, self.client, self.outrider, self._folder = settings, client, outrider, folder
+        self.store = Store(client, settings.namespace)
+        self._workers = 0
+
+    async def worker(self, stack: AsyncExitStack, holds: int) -> WorkerProcess:
+        """A worker that is up, besides those that are."""
+        self._workers += 1
+        log = self._folder / f"worker-{self._workers}.log"
+        worker = stack.enter_context(WorkerProcess("outrider.worker.main", self.settings, holds + ROOM, log))
+        while await self.client.hlen(self.store.keys.catalogue()) < self._workers:
+            worker.check()
+            await asyncio.sleep(LOOK_SECONDS)
+        return worker
+
+    async def in_flight(self, count: int) -> list[str]:
+        """So many runs that are at work."""
+        ids = [(await self.outrider.submit("held", str(self.notes))).task_id for _ in range(count)]
+        await self.noted("started", count)
+        return ids
+
+    @property
+    def notes(self) -> Path:
+        """Where agents note that they started and stopped."""
+        return self._folder / "notes.txt"
+
+    async def noted(self, what: str, count: int) -> dict[str, float]:
+        """When each of so many tasks noted this."""
+        while True:
+            lines = [line.split() for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
+            at = {task_id: float(moment) for word, task_id, moment in lines if word == what}
+            if len(at) == count:
+                return at
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def claimed_again_ms(self, task_id: str) -> int:
+        """When a task's run was claimed once more, by Redis' clock."""
+        while True:
+            events = await self.store.events(task_id, "0-0", reader=self.client)
+            claims = [int(event.id.split("-")[0]) for event in events if event.type == "run.claimed"]
+            if len(claims) > 1:
+                return claims[1]
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _bench(stack: AsyncExitStack, **settings: Any) -> Bench:
+    server = stack.enter_context(EmbeddedRedis())
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="outrider-bench-")))
+    made = Settings(
+        redis_url=server.url,
+        broker_url=server.url,
+        namespace="bench-recovery",
+        config=str(HERE / "agents" / "held.json"),
+        **settings,
+    )
+    client = await stack.enter_async_context(redis.asyncio.Redis.from_url(server.url, socket_timeout=None))
+    return Bench(made, client, await stack.enter_async_context(Outrider(made)), folder)
+
+
+def main() -> None:
+    """Measure, print the table, and write the JSON where it is asked for."""
+    parser = argparse.ArgumentParser(description="Measure what happens when something dies.")
+    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it works, measures little")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
+    report = asyncio.run(_measure(sizes))
+    report["figures"]["storm"] = _storm(sizes)
+    report["targets"] = _targets(report["figures"])
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    _show(report)
+
+
+async def _measure(sizes: Sizes) -> dict[str, Any]:
+    async with AsyncExitStack() as stack:
+        facts = await machine((await _bench(stack)).client)
+    kills = [await _kill(sizes.killed, FAST)]
+    if sizes.default_settings:
+        kills.append(await _kill(sizes.killed, {}))
+    return {
+        "machine": facts,
+        "sizes": asdict(sizes),
+        "figures": {"kills": kills, "cancel_ms": await _cancel(sizes.cancelled)},
+    }
+
+
+async def _kill(count: int, settings: dict[str, int]) -> dict[str, float]:
+    """Seconds from the `kill -9` of a worker until all its runs are at work on another one that was up."""
+    async with AsyncExitStack() as stack:
+        bench = await _bench(stack, **settings)
+        victim = await bench.worker(stack, count)
+        ids = await bench.in_flight(count)
+        await bench.worker(stack, count)
+        seconds, micros = await bench.client.time()
+        victim.kill()
+        again = [await bench.claimed_again_ms(task_id) for task_id in ids]
+        used = bench.settings
+        return {
+            "runs": count,
+            "lease_s": used.lease_seconds,
+            "sweep_s": used.sweep_seconds,
+            "all_running_after_s": round((max(again) - seconds * 1000 - micros / 1000) / 1000, 2),
+        }
+
+
+async def _cancel(count: int) -> dict[str, Any]:
+    """Milliseconds from the call of `cancel` until the coroutine was stopped, one call after the other."""
+    async with AsyncExitStack() as stack:
+        bench = await _bench(stack)
+        await bench.worker(stack, count)
+        called = {}
+        for task_id in await bench.in_flight(count):
+            called[task_id] = time.monotonic()
+            await bench.outrider.cancel(task_id)
+        stopped = await bench.noted("stopped", count)
+    return percentiles([stopped[task_id] - at for task_id, at in called.items()]) | {"count": count}
+
+
+def _storm(sizes: Sizes) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="outrider-bench-") as folder:
+        file = Path(folder) / "storm.json"
+        threads, prefork = sizes.storm_workers
+        options = ("--tasks", sizes.storm_tasks, "--between", sizes.storm_between_seconds, "--threads", threads)
+        options += ("--prefork", prefork, "--json", file)
+        # It ends with 1 where a promise was broken, which the figures tell.
+        subprocess.run([sys.executable, STORM, *map(str, options)], stdout=subprocess.DEVNULL, check=False)
+        figures: dict[str, Any] = json.loads(file.read_text())
+    return figures
+
+
+def _targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    storm = figures["storm"]
+    targets = [_target(f"storm of {storm['tasks']:,} tasks: {name}", n, 0) for name, n in storm["broken"].items()]
+    for kill in figures["kills"]:
+        name = f"kill -9 with {kill['runs']} runs in flight, all running again, s (lease {kill['lease_s']:g} s)"
+        targets.append(_target(name, kill["all_running_after_s"], kill["lease_s"] + 2 * kill["sweep_s"]))
+    cancel = figures["cancel_ms"]
+    return [*targets, _target(f"cancel with {cancel['count']} runs in flight, stopped, p99, ms", cancel["p99"], 250)]
+
+
+def _target(name: str, value: float, bound: float) -> dict[str, Any]:
+    return {"name": name, "value": value, "bound": bound, "reached": value <= bound}
+
+
+def _show(report: dict[str, Any]) -> None:
+    machine_, storm = report["machine"], report["figures"]["storm"]
+    console = Console(width=None if Console().is_terminal else 110)
+    faults = ", ".join(f"{name} {times}" for name, times in sorted(storm["faults"].items()))
+    console.print(
+        f"{machine_['cpu']}, {machine_['cores']} cores, load {machine_['load']} before; Redis {machine_['redis']}; "
+        f"storm of {storm['seconds']:.0f} s: {faults}"
+    )
+    table = Table(title="When something dies", title_justify="left", title_style="bold")
+    for name, justify in (("", "left"), ("measured", "right"), ("target", "right"), ("", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # rich names four words
+    for target in report["targets"]:
+        judged = "[green]reached[/green]" if target["reached"] else "[red]not reached[/red]"
+        table.add_row(target["name"], f"{target['value']:g}", f"≤ {target['bound']:g}", judged)
+    table.add_row("cancel, p50, ms", f"{report['figures']['cancel_ms']['p50']:g}", "", "")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
