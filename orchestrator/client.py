@@ -59,6 +59,7 @@ class Outrider:
             raise BadInput(f"give settings, or {', '.join(overrides)}, not both")
         self.settings = settings or Settings.load(**overrides)
         self._config: catalogue.Config | None = None
+        self._heard = catalogue.Heard()
         self._links: links.Links | None = None
 
     async def __aenter__(self) -> Self:
@@ -146,7 +147,7 @@ class Outrider:
         inside = running.get()
         parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
         with reachable(self.settings):
-            known = await catalogue.read(self._store.redis, self._store.keys)
+            known = await self._heard.read(self._store.redis, self._store.keys)
             above = await self._parent(parent_id) if parent_id is not None else None
         checked = check(asked, self._config, known.agents, self.settings.max_input_bytes, above)
         submission = checked.submission
@@ -291,7 +292,7 @@ class Outrider:
         how, store, inside = check_strategy(strategy), self._store, running.get()
         with reachable(self.settings):
             task = await store.peek(task_id)
-            known = (await catalogue.read(store.redis, store.keys)).agents.get(task.agent)
+            known = (await self._heard.read(store.redis, store.keys)).agents.get(task.agent)
             given, notes = check_update(task, text, state, known, self.settings.max_input_bytes)
             event_id = await store.last_event_id(task_id)
             claim = inside.claim if inside and inside.claim.task_id in task.ancestors else None

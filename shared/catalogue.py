@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from .keys import Keys
 
+HEARD_SECONDS = 1.0  #: that what was heard of workers counts; they repeat themselves every lease
 SECTION_KEYS = frozenset({"agents", "grader"})
 AGENT_KEYS = (
     frozenset({"queue", "input", "limits", "description", "concurrency", "max_attempts", "retry_on"})
@@ -260,6 +262,21 @@ async def read(redis: Any, keys: Keys) -> Catalogue:
         if known is None or known.broken:
             merged[agent.name] = agent
     return Catalogue(merged, frozenset(queue for word in alive for queue in word.queues))
+
+
+class Heard:
+    """What workers say, for one that asks again and again: what was heard a moment ago is not asked anew."""
+
+    def __init__(self) -> None:
+        self._said = Catalogue({}, frozenset())
+        self._until = 0.0
+
+    async def read(self, redis: Any, keys: Keys) -> Catalogue:
+        """As the function `read`, at most `HEARD_SECONDS` ago. That nobody spoke is not remembered."""
+        if not self._said.agents or time.monotonic() >= self._until:
+            self._said = await read(redis, keys)
+            self._until = time.monotonic() + HEARD_SECONDS
+        return self._said
 
 
 async def _words(redis: Any, keys: Keys) -> tuple[dict[str, _Word], int]:

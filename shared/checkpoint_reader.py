@@ -11,7 +11,6 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
     get_checkpoint_id,
 )
-from redis.exceptions import NoScriptError
 
 from .checkpoint_records import Reply, Write, channel_of, in_order, read_record, script, thread_keys
 from .on_loop import current_loop
@@ -38,12 +37,7 @@ class CheckpointReader(BaseCheckpointSaver[int]):
         self.loop = current_loop()  #: where the sync face does its work
 
     async def _call(self, name: str, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
-        # register_script() would hash the text anew for each run's saver.
-        text, sha = script(name)
-        try:
-            return await self._redis.evalsha(sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return await self._redis.eval(text, len(keys), *keys, *args)
+        return await script(name).run(self._redis, keys, args)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the head of its namespace; `None` where there is none."""

@@ -5,13 +5,14 @@ The head of a record is text that scripts read (parent, delta channels, versions
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from langgraph.checkpoint.base import writes_sort_key
+
+from .scripts import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,13 +64,13 @@ def every_key(keys: Keys, thread_id: str, index: Iterable[bytes]) -> list[str]:
 
 
 @cache
-def script(name: str) -> tuple[str, str]:
-    """Return the text of a script, as Redis gets it, and its SHA-1."""
+def script(name: str) -> Script:
+    """Return a script, as Redis gets it."""
     lua = files(__package__) / "lua"
     text = (lua / f"ckpt_{name}.lua").read_text()
     if name not in ALONE:
         text = (lua / "ckpt_prelude.lua").read_text() + text
-    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return Script.of(text)
 
 
 def entry(channel: str, version: str | float) -> str:

@@ -19,7 +19,7 @@ class Keys:
     namespace: str
 
     def _key(self, *parts: str) -> str:
-        return ":".join((f"{{{self.namespace}}}", *parts))
+        return f"{{{self.namespace}}}:{':'.join(parts)}"
 
     # one task
     def task(self, task_id: str) -> str:

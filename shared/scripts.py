@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis.exceptions import NoScriptError
 
 from .statuses import MOVES, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import redis.asyncio
 
     from .statuses import State
@@ -42,12 +47,31 @@ def _edges(sources: tuple[State, ...], targets: tuple[State, ...]) -> str:
     return ",".join(f'["{_state(*source)}>{_state(*target)}"]=true' for source in sources for target in targets)
 
 
+class Script(NamedTuple):
+    """A script by the name that Redis gives it. redis-py's own kind hashes the text anew for each client."""
+
+    sha: str
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Script:
+        """Name a script."""
+        return cls(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
+
+    async def run(self, redis: redis.asyncio.Redis, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
+        """Run it, loading it where Redis does not know it, and return its reply."""
+        try:
+            return await redis.evalsha(self.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await redis.eval(self.text, len(keys), *keys, *args)
+
+
 @cache
-def source(name: str) -> str:
-    """The whole text of a script, as Redis gets it."""
+def script(name: str) -> Script:
+    """A transition with all that stands before it, as Redis gets it."""
     parts = [] if name in ALONE else [_tables(), _lua("prelude")]
     parts += [_lua(part) for part, users in (("family", FAMILY), ("slots", SLOTS)) if name in users]
-    return "".join((*parts, _lua(name)))
+    return Script.of("".join((*parts, _lua(name))))
 
 
 class Scripts:
@@ -55,12 +79,8 @@ class Scripts:
 
     def __init__(self, redis: redis.asyncio.Redis) -> None:
         self._redis = redis
-        self._loaded: dict[str, Any] = {}
 
     async def __call__(self, name: str, keys: list[str], args: list[str | bytes | int | float]) -> list[Any]:
         """Run a script and return its reply."""
-        script = self._loaded.get(name)
-        if script is None:
-            script = self._loaded[name] = self._redis.register_script(source(name))
-        reply: list[Any] = await script(keys=keys, args=args)
+        reply: list[Any] = await script(name).run(self._redis, keys, args)
         return reply

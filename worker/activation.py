@@ -222,7 +222,7 @@ class Activation:
 
 async def _insist(work: asyncio.Task[None]) -> None:
     """Wait for code that was told to stop, and tell it again and again."""
-    while not (await asyncio.wait([work], timeout=TELL_AGAIN_SECONDS))[0]:
+    while not work.done() and not (await asyncio.wait([work], timeout=TELL_AGAIN_SECONDS))[0]:
         work.cancel()
 
 

@@ -1,7 +1,9 @@
 """`langgraph.json`: what we read of it, and what a mistake in it says."""
 
 import json
+import math
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -152,3 +154,15 @@ async def test_what_a_worker_said_goes_with_it(fake_redis, namespace):
     await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
     assert (await catalogue.read(fake_redis, keys)).agents == {"a": BROKEN}
     assert await fake_redis.hkeys(keys.catalogue()) == [b"w"]
+
+
+async def test_what_was_heard_a_moment_ago_is_not_asked_anew(fake_redis, namespace, monkeypatch):
+    keys, heard = Keys(namespace), catalogue.Heard()
+    assert (await heard.read(fake_redis, keys)).agents == {}
+    await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
+    monkeypatch.setattr(catalogue, "HEARD_SECONDS", 3600)
+    assert (await heard.read(fake_redis, keys)).agents == {"a": BROKEN}
+    await catalogue.publish(fake_redis, keys, "w", [GOOD], 60_000)
+    assert (await heard.read(fake_redis, keys)).agents == {"a": BROKEN}
+    monkeypatch.setattr(catalogue, "time", SimpleNamespace(monotonic=lambda: math.inf))
+    assert (await heard.read(fake_redis, keys)).agents == {"a": GOOD}
