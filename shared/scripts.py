@@ -67,11 +67,11 @@ class Script(NamedTuple):
 
 
 @cache
-def script(name: str) -> Script:
-    """A transition with all that stands before it, as Redis gets it."""
+def source(name: str) -> str:
+    """The whole text of a transition."""
     parts = [] if name in ALONE else [_tables(), _lua("prelude")]
     parts += [_lua(part) for part, users in (("family", FAMILY), ("slots", SLOTS)) if name in users]
-    return Script.of("".join((*parts, _lua(name))))
+    return "".join((*parts, _lua(name)))
 
 
 class Scripts:
@@ -79,8 +79,12 @@ class Scripts:
 
     def __init__(self, redis: redis.asyncio.Redis) -> None:
         self._redis = redis
+        self._known: dict[str, Script] = {}
 
     async def __call__(self, name: str, keys: list[str], args: list[str | bytes | int | float]) -> list[Any]:
         """Run a script and return its reply."""
-        reply: list[Any] = await script(name).run(self._redis, keys, args)
+        script = self._known.get(name)
+        if script is None:
+            script = self._known[name] = Script.of(source(name))
+        reply: list[Any] = await script.run(self._redis, keys, args)
         return reply
