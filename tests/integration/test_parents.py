@@ -456,6 +456,63 @@ async def test_a_parent_that_asks_a_person_is_left_alone(site):
     assert (task.status, task.run_id, task.seq, task.given) == (Status.WAITING, None, 1, 0)
     assert [question.value for question in task.interrupts] == ["go on?"]
     await site.o.cancel(parent)
+    assert (await site.o.wait(parent)).status is Status.CANCELLED
+
+
+@pytest.mark.parametrize("agent", MODELS)
+async def test_what_came_while_a_parent_asked_is_read_after_the_answer(site, agent):
+    parent, _ = await lead(site, agent, ())
+    child = await site.parent("leaf", parent=parent)
+    await site.let_call(parent, called("person"))
+    await site.until(parent, "task.waiting")
+    await site.end(child)
+    await site.o.answer(parent, "go on!")
+    read = await site.read(parent)
+    if agent == "bare":  # its news wakes it, once the run that was answered has ended
+        assert (read.notes, read.results) == ([], ["go on!"])
+        await site.say(parent)
+        read = await site.read(parent)
+    assert read.notes == [child]
+    assert "go on!" in [message["content"] for message in read.messages if message["type"] == "tool"]
+    await site.say(parent)
+    await ended(site, parent, runs=3 if agent == "bare" else 2)
+    assert await site.notes(parent) == [child]
+
+
+@pytest.mark.parametrize("agent", MODELS)
+async def test_a_parent_hears_that_a_child_asks_a_person_and_then_of_its_end(site, agent):
+    parent, _ = await lead(site, agent, ())
+    child = await site.parent("agent", parent=parent)
+    await site.rest(parent)
+    await site.read(child)
+    await site.let_call(child, called("person"))
+    read = await site.read(parent)
+    assert read.notes == [child]
+    assert "<status>waiting</status>" in read.last
+    assert "go on?" in read.last
+    await site.rest(parent)
+    await site.o.answer(child, "yes")
+    assert (await site.read(child)).results == ["yes"]
+    await site.say(child, "all found")
+    read = await site.read(parent)
+    assert read.notes == [child, child]
+    assert "all found" in read.last
+    await site.say(parent)
+    await ended(site, parent, runs=3)
+
+
+async def test_a_child_that_asks_is_told_of_as_a_person_s_to_answer(site):
+    parent, _ = await lead(site, "agent", ())
+    child = await site.parent("agent", parent=parent)
+    await site.read(child)
+    await site.let_call(child, called("person"))
+    await site.until(child, "task.waiting")
+    read = await site.call(parent, called("check_async_task", task_id=child))
+    (told,) = read.results
+    assert "go on?" in told
+    assert "A person must answer it" in told
+    await site.o.cancel(child)
+    await site.o.cancel(parent)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
