@@ -25,12 +25,17 @@ def new_token() -> str:
 
 def check_id(value: object, what: str = "task id") -> str:
     """Return `value` where it is a well-formed id, else raise `BadInput` before anything is read."""
-    if isinstance(value, str) and _ID.fullmatch(value):
-        return value
+    if is_id(value):
+        return str(value)
     raise BadInput(
         f"{what} {shorten(repr(value))} is not valid: "
         "it must match [A-Za-z0-9][A-Za-z0-9_-]{0,127} (see `outrider list`)"
     )
+
+
+def is_id(value: object) -> bool:
+    """Whether `value` is a well-formed id."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 def shorten(shown: str, limit: int = 60) -> str:

@@ -237,6 +237,12 @@ class Machine(Ground):
         """It may not be asked, not be asked any more, or be one of two that are."""
         self.answer_question(self.pick(self.tasks), self.draw(st.sampled_from([None, *QUESTIONS])))
 
+    @step("half_answered", often=3)
+    def answer_again(self) -> None:
+        """What was answered before, while other questions are open."""
+        task = self.pick(self.half_answered)
+        self.answer_question(task, next(iter(task.answers)))
+
     # The sweeper
 
     @step("active", often=4)
@@ -247,6 +253,18 @@ class Machine(Ground):
     @step("expiries", often=2)
     def question_expires(self) -> None:
         self.let_question_expire(*self.pick(self.expiries))
+
+    @step("expiries")
+    def expire_late_or_early(self) -> None:
+        """A sweeper is slow, or is wrong."""
+        self.expire(*self.pick(self.expiries))
+
+    @step("outlived", often=4)
+    def expire_what_was_answered(self) -> None:
+        """The question before the one that is asked now."""
+        expiry = self.pick(self.outlived)
+        self.let_question_expire(*expiry)
+        self.expire(*expiry)
 
     @step("late", often=8)
     def sweep(self) -> None:

@@ -196,6 +196,16 @@ class Ground(RuleBasedStateMachine):
         return [task for task in self.tasks if task.open_questions]
 
     @property
+    def half_answered(self) -> list[Task]:
+        return [task for task in self.asking if task.answers]
+
+    @property
+    def outlived(self) -> list[tuple[Task, str]]:
+        return [
+            (task, run_id) for task, run_id in self.expiries if task.open_questions and task.runs[-1].run_id != run_id
+        ]
+
+    @property
     def expiries(self) -> list[tuple[Task, str]]:
         return list(self.model.expiries)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
@@ -10,6 +11,7 @@ from langgraph.types import Command
 from ..shared import events
 from ..shared.errors import BadInput
 from ..shared.fork import FILES, preamble
+from ..shared.ids import is_id
 from ..shared.inputs import ANSWERS
 from ..shared.messages import agent_input, closing
 from ..shared.notes import CURSOR
@@ -125,7 +127,8 @@ class View:
         if not questions:
             name = f"{_BREAKPOINT_ID}{self._run_id}"
             return {name: Interrupt(id=name, value=BREAKPOINT)}
-        return {question.id: Interrupt(id=question.id, value=plain(question.value)) for question in questions}
+        named = [(_id(question), plain(question.value)) for question in questions]
+        return {name: Interrupt(id=name, value=value) for name, value in named}
 
     def result(self, limit: int) -> str:
         """The result as JSON text, at most `limit` bytes."""
@@ -143,3 +146,8 @@ def _inherited(claimed: Claimed, given: dict[str, Any]) -> list[BaseMessage]:
     if inherited.files:
         given[FILES] = {**inherited.files, **given.get(FILES, {})}
     return [*inherited.messages, preamble(claimed.run.run_id)]
+
+
+def _id(question: Question) -> str:
+    """LangGraph's id of a question; one that a graph made up by itself may be no id at all."""
+    return question.id if is_id(question.id) else f"{uuid.uuid5(uuid.NAMESPACE_OID, question.id).hex}"

@@ -128,6 +128,28 @@ def test_state_reaches_an_agent_without_messages(outrider):
     assert "has no key 'numbrs'" in refused.stderr
 
 
+def test_a_question_is_shown_answered_and_followed_to_the_end(outrider, env):
+    asked = outrider("submit", "ask", "text", "--wait")
+    task_id = asked.stdout.splitlines()[0]
+    assert '"ask": "which?"' in asked.stdout
+    command = f"outrider answer {task_id} VALUE"
+    assert (asked.returncode, asked.stderr) == (4, f"outrider: task {task_id} waits for a person: {command}\n")
+    assert f"answer\t{command}" in outrider("show", task_id).stdout
+    with subprocess.Popen([*CLI, "follow", task_id], env=env, stdout=subprocess.PIPE, text=True) as following:
+        for line in following.stdout:
+            if line.startswith("answer it: "):
+                break
+        done = outrider("answer", task_id, "the first", "--wait", "--json")
+        shown = json.loads(done.stdout)
+        assert (done.returncode, shown["status"], shown["result"]) == (0, "success", "the first")
+        assert following.stdout.read().endswith("\nthe first\n")
+    assert following.returncode == 0
+    assert [run["ended_as"] for run in shown["runs"]] == ["paused", "finished"]
+    again = outrider("answer", task_id, "the second")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == f"outrider: task {task_id} is success: it asks nothing (see `outrider show {task_id}`)\n"
+
+
 def test_the_exit_codes_of_endings(outrider):
     code, task = submit(outrider, "fail", "text", "--wait")
     assert (code, task["status"], task["error"]) == (1, "error", {"type": "ValueError", "message": "no such luck"})

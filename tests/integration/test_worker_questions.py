@@ -99,6 +99,12 @@ async def test_a_breakpoint_is_a_question_that_any_answer_answers(bench):
     assert (task.status, await bench.did(task.task_id)) == (Status.SUCCESS, ["worked"])
 
 
+async def test_a_question_whose_id_the_graph_made_up_is_asked_too(bench):
+    _, task = await bench.do("made_up")
+    assert asked(task) == ["really?"]
+    assert asked(await answer(bench, task, "yes")) == ["really?"], "as in LangGraph: it asks again and again"
+
+
 async def test_code_that_catches_every_exception_goes_on_as_in_langgraph(bench):
     _, task = await bench.do("catches")
     assert (task.status, task.result["done"]) == (Status.SUCCESS, ["GraphInterrupt"])

@@ -11,9 +11,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from langgraph.errors import GraphInterrupt
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Send, interrupt
+from langgraph.types import Interrupt, Send, interrupt
 from pydantic import BaseModel
 
 
@@ -107,6 +108,13 @@ async def functional(given):
 
 
 stops = _graph(("works", _works), interrupt_before=["works"])
+
+
+async def _makes_up(_state):
+    raise GraphInterrupt([Interrupt("really?", id='of "my" own')])
+
+
+made_up = _graph(("asks", _makes_up))
 
 
 class Size(BaseModel):
