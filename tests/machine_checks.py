@@ -85,6 +85,8 @@ class Checks:
     def _indexes(self, model: Model, seen: Snapshot) -> None:
         names = {task.name for task in model.tasks}
         assert self._members(self.keys.tasks(), seen) == self._members(self.keys.agent(self.agent), seen) == names
+        roots = {task.name for task in model.tasks if not task.parent}
+        assert self._members(self.keys.trees(), seen) == roots, "retention would never look at it"
         for status in Status:
             names = {task.name for task in model.tasks if task.state[0] is status}
             assert self._members(self.keys.status(status), seen) == names

@@ -1,6 +1,7 @@
 """Retention: trees that ended long ago go, whole, and nothing of them stays. On fakeredis and on a real server."""
 
 import asyncio
+import inspect
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -9,6 +10,7 @@ import workers
 from outrider.shared.checkpoints import RedisSaver
 from outrider.shared.errors import ParentClosed, UnknownTask
 from outrider.shared.filestore import RedisStore
+from outrider.shared.keys import Keys
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
@@ -238,6 +240,17 @@ async def test_many_trees_go_page_by_page(wood):
     await wood.age(*names, "wide", *(f"w{number}" for number in range(45)))
     await wood.sweep()
     assert await wood.names() == []
+
+
+def test_no_key_of_a_task_is_forgotten():
+    keys = Keys("n")
+    named = {
+        name
+        for name, method in inspect.getmembers(Keys, inspect.isfunction)
+        if list(inspect.signature(method).parameters)[1:] in (["task_id"], ["root_id"])
+    }
+    known = {getattr(keys, name)("t") for name in named - {"of_task", "task", "remains"}}
+    assert known == set(keys.of_task("t"))
 
 
 # With agents of real graphs
