@@ -6,6 +6,7 @@ import inspect
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
+import puppets
 import workers
 from outrider.shared.checkpoints import RedisSaver
 from outrider.shared.errors import ParentClosed, UnknownTask
@@ -278,3 +279,32 @@ async def test_what_a_run_left_behind_goes_too(bench, agent):
     await wood.age(task_id)
     await wood.sweep()
     assert await wood.names() == []
+
+
+async def talk(site, task_id):
+    """Play a model that has nothing to add, for as long as it is asked."""
+    while True:
+        await site.read(task_id)
+        await site.say(task_id)
+
+
+async def test_a_worker_removes_a_tree_of_parents_and_forks(redis_url, namespace):
+    with puppets.worker(redis_url, namespace, OUTRIDER_RETENTION_DAYS="0.00002") as worker:
+        async with puppets.site(redis_url, namespace) as site:
+            parent = await site.parent("deep")
+            await site.read(parent)
+            await site.call(parent, puppets.started())
+            fork = (await site.o.submit("agent", "go on", parent=parent, mode="fork")).task_id
+            (leaf,) = {*await site.children(parent)} - {fork}
+            await site.rest(parent)
+            await site.answer(leaf, "leaf")
+            talks = [asyncio.create_task(talk(site, task_id)) for task_id in (parent, fork)]
+            await worker.says("tree.removed")
+            for one in talks:
+                one.cancel()
+            with pytest.raises(UnknownTask):
+                await site.o.get(parent)
+            wood = Wood(site.store)
+            await wood.sweep()
+            left = [name for name in await wood.names() if not name.startswith("_kombu")]
+            assert left == ["catalogue"]
