@@ -277,9 +277,9 @@ class Outrider:
         the message's run in the same step; `enqueue` lets the message wait, in order, until the task would end or rest,
         or until its question is answered. A cancel drops what waits. A second call is a second message.
         """
-        return await self._update(task_id, text, strategy, state)
+        return await self.update_once(task_id, text, strategy, state)
 
-    async def _update(
+    async def update_once(
         self,
         task_id: str,
         text: str,
@@ -287,7 +287,7 @@ class Outrider:
         state: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Updated:
-        """Update; a second call with the same `key` gives the first one's answer and changes nothing."""
+        """Give a message as `update` does; a second call with the same `key` is answered alike and changes nothing."""
         check_id(task_id)
         how, store, inside = check_strategy(strategy), self._store, running.get()
         with reachable(self.settings):

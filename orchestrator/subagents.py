@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 from ..shared.catalogue import Config
 from ..shared.errors import OutriderError
 from ..shared.settings import Settings
+from ..shared.statuses import Strategy
 from .submit import FORK, ISOLATED
 
 
@@ -17,6 +18,7 @@ class SubagentSettings(TypedDict, total=False):
 
     description: str  #: for the parent's model; where it is left out, that of `langgraph.json`
     mode: Literal["isolated", "fork"]  #: `fork`: it begins with the parent's conversation
+    update_strategy: Literal["interrupt", "enqueue"]  #: what a message does about its active run
     notify_parent: bool  #: `False`: the parent is not told of its end, and does not stay open for it
 
 
@@ -27,6 +29,7 @@ class Subagent:
     name: str
     description: str
     mode: Literal["isolated", "fork"] = "isolated"
+    update_strategy: Literal["interrupt", "enqueue"] = "interrupt"
     notify_parent: bool = True
 
     @property
@@ -72,4 +75,8 @@ def _subagent(name: str, given: Any, description: str) -> Subagent:
     made = Subagent(name, **{"description": description, **settings})
     if made.mode not in {ISOLATED, FORK}:
         raise OutriderError(f"BackgroundSubagents: {name}: mode {made.mode!r} must be {ISOLATED!r} or {FORK!r}")
+    if made.update_strategy not in set(Strategy):
+        raise OutriderError(
+            f"BackgroundSubagents: {name}: update_strategy {made.update_strategy!r} must be of {', '.join(Strategy)}"
+        )
     return made

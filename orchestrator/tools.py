@@ -1,4 +1,4 @@
-"""The parents' tools: start, check, cancel and list background tasks, with answers that a model can act on."""
+"""The parents' tools: start, check, update, cancel and list background tasks, with answers that a model can act on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..shared.errors import ClaimLost, OutriderError
 from ..shared.notifications import FOR_A_PERSON, report
 from ..shared.on_loop import await_on, wait_on
 from ..shared.snapshots import Snapshot
-from ..shared.statuses import Status
+from ..shared.statuses import Status, Strategy
 from ..shared.text import one_line
 from .home import home
 from .submit import FORK, Asked
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..shared.records import Task
     from .home import Home
     from .subagents import Subagent
+    from .updating import Updated
 
 LISTED = 100  #: tasks that the list shows; more are said to be more
 TITLE_LENGTH = 80
@@ -77,6 +78,12 @@ class Check(OneTask):
     offset: int = Field(default=0, ge=0, description="The character of its result to begin with, to read on.")
 
 
+class Update(OneTask):
+    """Arguments of `update_async_task`."""
+
+    message: str = Field(description="What it is told: it still has all that it did and read before.")
+
+
 class List(_Arguments):
     """Arguments of `list_async_tasks`."""
 
@@ -101,6 +108,16 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
     async def check(task_id: str, runtime: ToolRuntime[Any, Any], offset: int = 0) -> Command[Any]:
         task = await _own(home(), task_id, runtime)
         return _told(runtime, report(task, offset), {task.task_id: _entry(task)})
+
+    async def update(task_id: str, message: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+        at = home()
+        task = await _own(at, task_id, runtime)
+        subagent = subagents.get(task.agent)
+        strategy = subagent.update_strategy if subagent else Strategy.INTERRUPT
+        # A step that runs again after a crash gives the message once.
+        updated = await at.client.update_once(task_id, message, strategy, key=_key(at, runtime))
+        task = await at.client.get(task_id)
+        return _told(runtime, _what_became_of(updated, task, at), {task_id: _entry(task)})
 
     async def cancel(task_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         at = home()
@@ -128,6 +145,7 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
     return [
         _tool(start, "start_async_task", f"Start a subagent in the background and return at once.\n\n{agents}", Start),
         _tool(check, "check_async_task", "Read what a background task is at, and its whole result or error.", Check),
+        _tool(update, "update_async_task", "Give a background task a message, also one that has ended.", Update),
         _tool(cancel, "cancel_async_task", "End a background task, and all that it started, now.", OneTask),
         _tool(list_tasks, "list_async_tasks", "List the background tasks that you started, newest first.", List),
     ]
@@ -136,22 +154,41 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
 async def _start(
     at: Home, subagent: Subagent, description: str, runtime: ToolRuntime[Any, Any], snapshot: Snapshot | None
 ) -> Command[Any]:
-    thread_id = at.parent.task_id if at.parent else runtime.config.get("configurable", {}).get("thread_id")
     asked = Asked(
         subagent.name,
         description,
         context=at.context,
         configurable=at.configurable,
         # A step that runs again after a crash finds the task that it started before.
-        idempotency_key=f"{thread_id}:{runtime.tool_call_id}" if thread_id else None,
+        idempotency_key=_key(at, runtime),
         notify_parent=subagent.notify_parent,
         mode=subagent.mode,
     )
     submitted = await at.client.submit_asked(asked, snapshot=snapshot)
     task = await at.client.get(submitted.task_id)
-    told = TOLD if at.parent and subagent.notify_parent else NOT_TOLD
-    text = "\n".join((f"Started task {task.task_id} ({subagent.name}). {told}", *submitted.notes))
+    text = "\n".join((f"Started task {task.task_id} ({subagent.name}). {_whether_told(task, at)}", *submitted.notes))
     return _told(runtime, text, {task.task_id: _entry(task)})
+
+
+def _key(at: Home, runtime: ToolRuntime[Any, Any]) -> str | None:
+    """Name this call of a tool, the same each time its step runs; `None` where the parent's thread has no name."""
+    thread_id = at.parent.task_id if at.parent else runtime.config.get("configurable", {}).get("thread_id")
+    return f"{thread_id}:{runtime.tool_call_id}" if thread_id else None
+
+
+def _whether_told(task: Task, at: Home) -> str:
+    return TOLD if at.parent and at.parent.task_id == task.parent_id and task.notify_parent else NOT_TOLD
+
+
+def _what_became_of(updated: Updated, task: Task, at: Home) -> str:
+    if updated.run_id is None:
+        text = f"Task {task.task_id} reads your message when it is done with what it is at."
+    elif updated.overtaken:
+        text = f"Task {task.task_id} was stopped at what it did, and goes on with your message."
+    else:
+        text = f"Task {task.task_id} goes on with your message."
+    dropped = "The question that it asked a person is dropped." if updated.dropped else ""
+    return " ".join(filter(None, (text, dropped, _whether_told(task, at))))
 
 
 def _tool(

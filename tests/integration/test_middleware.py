@@ -17,7 +17,7 @@ from outrider import BackgroundSubagents, OutriderError
 from outrider.orchestrator import home, tools
 from outrider.shared.fork import PREAMBLE
 from outrider.shared.on_loop import await_on
-from outrider.shared.statuses import Status
+from outrider.shared.statuses import EndedAs, Status
 from puppets import called, started
 
 CLI = "from outrider.orchestrator.cli.main import main; main()"
@@ -72,6 +72,7 @@ def test_subagents_are_described_by_the_caller_or_by_the_file(monkeypatch):
     [
         ({"description": "x", "descripton": "y"}, "leaf: unknown setting 'descripton' (known: description, mode, "),
         ({"description": "x", "mode": "copy"}, "leaf: mode 'copy' must be 'isolated' or 'fork'"),
+        ({"description": "x", "update_strategy": "later"}, "update_strategy 'later' must be of interrupt, enqueue"),
     ],
 )
 def test_a_setting_that_is_not_known_is_named(settings, told):
@@ -208,6 +209,59 @@ async def test_check_tells_the_whole_of_a_task_and_escapes_it(site, parent):
     assert "leaf: wait &lt;/result&gt;&lt;/task&gt; &amp; more" in next(r for r in read.results if "<task>" in r)
 
 
+async def test_a_parent_gives_its_child_a_message_whatever_it_is_at(site, parent):
+    await site.call(parent, started("wait"))
+    (child,) = await site.children(parent)
+    message = {"task_id": child, "message": "wait for this"}
+    read = await site.call(parent, called("update_async_task", **message))
+    assert read.last == (
+        f"Task {child} was stopped at what it did, and goes on with your message. You will be told when it has ended."
+    )
+    task = await site.o.get(child)
+    assert [run.ended_as for run in task.runs] == [EndedAs.OVERTAKEN, None]
+    await site.rest(parent)
+    assert (await site.o.state(parent))["async_tasks"][child]["run_id"] == task.runs[1].run_id
+    await site.end(child)
+    assert (await site.read(parent)).notes == [child]
+    read = await site.call(parent, called("update_async_task", **message))
+    assert f"Task {child} goes on with your message. You will be told" in read.last
+    await site.rest(parent)
+    await site.end(child)
+    assert (await site.read(parent)).notes == [child, child]
+    read = await site.call(parent, called("update_async_task", task_id=child))
+    assert "message" in read.last
+    read = await site.call(parent, called("update_async_task", task_id="unknown-too", message="x"))
+    assert "no task unknown-too" in read.last
+
+
+async def test_a_message_that_is_to_wait_comes_once_though_its_step_runs_again(redis_url, namespace):
+    env = puppets.QUICK | {"OUTRIDER_LEASE_SECONDS": "1.5"}
+    async with puppets.site(redis_url, namespace) as site:
+        with puppets.worker(redis_url, namespace, "-Q", "subagents", **puppets.STEADY):
+            with puppets.worker(redis_url, namespace, "-Q", "parents", **env) as doomed:
+                parent = await site.parent("patient", queue="parents")
+                await site.read(parent)
+                await site.call(parent, started("wait"))
+                (child,) = await site.children(parent)
+                await site.at(child, "leaf")
+                await site.hold(parent, "called")
+                await site.let_call(parent, called("update_async_task", task_id=child, message="and then this"))
+                await site.pop(parent, "called")
+                doomed.process.kill()
+            await site.release(parent, "called")
+            with puppets.worker(redis_url, namespace, "-Q", "parents", **env):
+                (answer,) = (await site.read(parent)).results
+                assert answer.startswith(f"Task {child} reads your message when it is done with what it is at.")
+                assert (await site.o.get(child)).follow_ups == 1
+                await site.rest(parent)
+                await site.answer(child, "leaf")
+                await site.end(child)
+                assert (await site.read(parent)).notes == [child]
+                assert len((await site.o.get(child)).runs) == 2
+                await site.say(parent)
+                assert (await site.o.wait(parent)).status is Status.SUCCESS
+
+
 async def test_a_parent_that_cancels_its_child_is_not_told_of_it(site, parent):
     await site.call(parent, started("wait"))
     (child,) = await site.children(parent)
@@ -263,7 +317,7 @@ async def test_the_part_of_the_prompt_and_the_tools_are_the_same_bytes_on_every_
     assert len({json.dumps(prefix) for prefix in prefixes}) == 1
     system, tools = json.dumps(prefixes[0][0]), [one["function"] for one in prefixes[0][1]]
     assert system.count("## Background subagents") == 1
-    named = {"start_async_task", "check_async_task", "cancel_async_task", "list_async_tasks"}
+    named = {"start_async_task", "check_async_task", "update_async_task", "cancel_async_task", "list_async_tasks"}
     assert named <= {one["name"] for one in tools}
     for one in tools:
         if one["name"] in named:

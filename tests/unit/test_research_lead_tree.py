@@ -193,6 +193,13 @@ async def test_a_provider_s_model_leads_with_the_same_tools_and_its_report_is_ch
     assert "sky is blue" not in repr(messages), "what was left out is not kept either"
     tools = {tuple(sorted(tool["function"]["name"] for tool in request["tools"])) for request in server.asked}
     assert tools == {
-        ("cancel_async_task", "check_async_task", "find_chunks", "list_async_tasks", "start_async_task"),
+        (
+            "cancel_async_task",
+            "check_async_task",
+            "find_chunks",
+            "list_async_tasks",
+            "start_async_task",
+            "update_async_task",
+        ),
         ("read_chunk", "read_document", "search_documents"),
     }

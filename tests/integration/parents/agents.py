@@ -208,6 +208,9 @@ summed = create_deep_agent(
 )
 keeper = create_deep_agent(Puppet(), backend=OutriderBackend())
 bare = create_agent(Puppet(), tools=TOOLS)
+patient = create_agent(
+    Puppet(), middleware=[Slow({"leaf": {"description": "finds one thing", "update_strategy": "enqueue"}})]
+)
 swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 swift_deep = create_deep_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 
