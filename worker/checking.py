@@ -6,6 +6,8 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.runnables.config import var_child_runnable_config
+
 from ..shared.grades import Verdict
 from .judging import NoVerdict
 from .loading import load
@@ -14,16 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from langchain_core.runnables import RunnableConfig
+
     from ..shared.records import Task
 
 
-async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any]) -> Verdict:
+async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any], config: RunnableConfig) -> Verdict:
     """Call `target`, a callable of the task and its agent's state, plain or async; its verdict, checked.
 
-    A plain one runs in a thread. Whatever importing or calling it raises comes through; an answer that is no verdict is
-    a `ValidationError`.
+    It finds `config` as agents do, by LangGraph's `get_config`. A plain one runs in a thread. Whatever importing or
+    calling it raises comes through; an answer that is no verdict is a `ValidationError`.
     """
     call = await asyncio.to_thread(load, target, folder)
+    outer = var_child_runnable_config.set(config)
     try:
         if inspect.iscoroutinefunction(call):
             verdict = await call(task, state)
@@ -31,4 +36,6 @@ async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any
             verdict = await asyncio.to_thread(call, task, state)
     except SystemExit:  # which would else end the loop that all runs share
         raise NoVerdict(f"{target} called sys.exit()") from None
+    finally:
+        var_child_runnable_config.reset(outer)
     return verdict if isinstance(verdict, Verdict) else Verdict.model_validate(verdict)

@@ -25,6 +25,8 @@ from .subject import Subject
 if TYPE_CHECKING:
     from typing import Any
 
+    from langchain_core.runnables import RunnableConfig
+
     from ..shared.grades import Grade, GradedCriterion
     from ..shared.records import Task
     from ..shared.transitions import Claimed
@@ -68,7 +70,9 @@ class GradeActivation(Activation):
         checks = self._deps.agents.entry(subject.task.agent).grading.checks
         if checks is not None:
             task = subject.task.model_copy(update={"result": subject.result})
-            verdict = await checked(checks, self._deps.config.folder, task, state)
+            configurable = {**self._claimed.configurable, "thread_id": task.task_id}
+            config: RunnableConfig = {"configurable": configurable, "callbacks": [self._meter]}
+            verdict = await checked(checks, self._deps.config.folder, task, state, config)
             passed = recorded(verdict.criteria, "checks")
             if verdict.result != "satisfied" or subject.task.rubric is None:
                 return subject.grade(verdict.result, verdict.explanation, passed)

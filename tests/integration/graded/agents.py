@@ -11,6 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
@@ -127,6 +128,7 @@ silent = StateGraph(State).add_node("count", lambda s: {"words": len(s["text"].s
 
 def checks(task, state):
     """Wants the second draft."""
+    assert get_config()["configurable"]["thread_id"] == task.task_id
     good = task.result == "draft 2" and state["messages"][-1].text == "draft 2"
     criterion = {"name": "second", "passed": good} | ({} if good else {"gap": f"it is {task.result}"})
     return {"result": "satisfied" if good else "needs_revision", "explanation": "", "criteria": [criterion]}
