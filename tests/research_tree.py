@@ -20,6 +20,7 @@ from outrider.shared.trees import tree_namespace
 from outrider.worker.agents import Agents
 from outrider.worker.control import Held
 from outrider.worker.deps import Deps
+from outrider.worker.grader_prompt import SYSTEM
 from outrider.worker.runner import Runner
 
 CONFIG = Path(research.__file__).with_name("langgraph.json")
@@ -103,4 +104,10 @@ def model(question, claim):
         invented = f'{claim.partition(chr(34))[0]}"Nobody wrote this."'
         return {"content": f"This is what I found:\n{claimed}\n{invented}\n- And the sky is blue.\n"}
 
-    return reply
+    def graded(request):
+        if request["messages"][0]["content"] != SYSTEM:
+            return reply(request)
+        met = {"name": "Each claim answers the question", "passed": True}
+        return {"tool_calls": [call(3, "Verdict", result="satisfied", explanation="It does.", criteria=[met])]}
+
+    return graded

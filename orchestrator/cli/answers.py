@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...examples.research.citations import parse, verify
-from ...shared.statuses import EndedAs
+from ...shared.statuses import EndedAs, RunKind
 from .console import as_text, complain, console, on_terminal, visible
-from .endings import DONE, ENDED_BADLY, tell_ending
+from .endings import DONE, ENDED_BADLY, exit_code, tell_ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,13 +50,16 @@ def as_json(answers: Sequence[Answer]) -> dict[str, Any]:
         "report": "\n\n".join(f"## {answer.question}\n\n{answer.text}" for answer in answers),
         "citations": [citation.json() for answer in answers for citation, _ in answer.citations],
         "tasks": [task.to_json() for answer in answers for task in (answer.task, *answer.below)],
-        # Nobody writes to these tasks: each run but the first, or one that was approved, is there because news came.
+        # Nobody writes to these tasks: each run but the first, or one that was approved or revises, came with news.
         "wakes": sum(len(_woken(answer.task.runs or ())) for answer in answers),
     }
 
 
 def _woken(runs: Sequence[Run]) -> list[Run]:
-    return [run for before, run in pairwise(runs) if before.ended_as is not EndedAs.PAUSED]
+    agents = [run for run in runs if run.kind is RunKind.AGENT]
+    revised = {run.run_id for before, run in pairwise(runs) if before.kind is RunKind.GRADE}
+    after = [run for before, run in pairwise(agents) if before.ended_as is not EndedAs.PAUSED]
+    return [run for run in after if run.run_id not in revised]
 
 
 def print_answers(answers: Sequence[Answer]) -> None:
@@ -80,7 +83,9 @@ def judge(answers: Sequence[Answer]) -> int:
     faults = _faults(answers)
     for citation, fault in faults:
         complain(f"citation {citation.file}:{citation.line} is not verified: {fault}")
-    return ENDED_BADLY if failed or faults else DONE
+    if failed or faults:
+        return ENDED_BADLY
+    return max((exit_code(answer.task) for answer in answers), default=DONE)
 
 
 def _faults(answers: Sequence[Answer]) -> list[tuple[Citation, str]]:

@@ -53,7 +53,8 @@ def demo(
     """Ask questions about documents; see leads hand out, rest, wake, and report with citations.
 
     For each question a lead plans its searches, which you approve, has analysts read, on other workers, what it found,
-    and is woken for what they claim. It starts a Redis (unless the environment names one) and two workers of its own,
+    and is woken for what they claim. Every quote of its report is looked up before it counts as done; with --model a
+    grader reads it too. It starts a Redis (unless the environment names one) and two workers of its own,
     and ends them. Without --docs the questions are about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
@@ -122,13 +123,19 @@ async def _ask(
 async def _all(stage: Stage, board: Board, configurable: dict[str, Any], approver: Approver) -> list[list[Task]]:
     import asyncio
 
+    from ...examples.research.grading import RUBRIC
     from .trees import follow_trees, whole
 
     outrider = stage.outrider
     limits = {"timeout_seconds": TASK_SECONDS}
+    # The agent's checks come with it; what they cannot judge takes a model.
+    model = configurable.get("model")
+    rubric = {"text": RUBRIC, "model": model} if model else None
     rows: dict[str, Row] = {}
     for row in board.rows:
-        asked = await outrider.submit(AGENT, row.title, title=row.title, configurable=configurable, limits=limits)
+        asked = await outrider.submit(
+            AGENT, row.title, title=row.title, configurable=configurable, limits=limits, rubric=rubric
+        )
         rows[asked.task_id] = row
     following = asyncio.create_task(follow_trees(outrider, rows, board, approver))
     ending = asyncio.create_task(stage.worker_ended())

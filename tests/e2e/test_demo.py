@@ -72,7 +72,10 @@ def test_a_lead_and_its_analysts_answer_with_citations_that_stand_there(docs, en
     assert {(one["agent"], one["parent_id"]) for one in analysts} == {("analyst", lead["task_id"])}
     assert {one["status"] for one in shown["tasks"]} == {"success"}
     assert [run["ended_as"] for run in lead["runs"]][:2] == ["paused", "rested"]
-    assert shown["wakes"] == len(lead["runs"]) - 2
+    *agents, grade = lead["runs"]
+    assert shown["wakes"] == len(agents) - 2
+    assert (grade["kind"], grade["grade"]["result"], lead["grade"]["result"]) == ("grade", "satisfied", "satisfied")
+    assert all(criterion["by"] == "checks" for criterion in lead["grade"]["criteria"])
     assert done.stderr == "outrider: stdin is no terminal: the leads' plans of searches are approved (as by --yes)\n"
     [citation, *_] = shown["citations"]
     assert citation["file"] == "handbook.md"
@@ -111,7 +114,7 @@ def test_a_person_approves_what_the_lead_searches_for(docs, env, typed, found):
 
 def test_the_project_s_own_documents_answer_its_questions(env):
     """In a pipe it tells in plain lines what becomes of each task."""
-    done = demo(env)
+    done = demo(env, "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert any(line.endswith("resting   no worker is held until its subagents report") for line in lines)
@@ -166,7 +169,11 @@ def test_a_provider_s_model_works_with_the_same_agents(docs, env, monkeypatch):
     assert shown["report"].split("\n")[2] == claim
     assert len(shown["citations"]) == 1, "what its report invented is left out"
     assert [one["agent"] for one in shown["tasks"]] == ["lead", "analyst"]
-    assert sum(one["usage"]["total_tokens"] for one in shown["tasks"]) == 10 * len(server.asked)
+    lead = shown["tasks"][0]
+    assert {criterion["by"] for criterion in lead["grade"]["criteria"]} == {"checks", "model"}
+    assert (lead["grade"]["result"], lead["usage"]["grader"]["total_tokens"]) == ("satisfied", 10)
+    used = sum(one["usage"]["total_tokens"] for one in shown["tasks"])
+    assert used + 10 == 10 * len(server.asked)
 
 
 @pytest.mark.parametrize("model", ["nonsense:model", "stub"])
