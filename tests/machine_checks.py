@@ -27,6 +27,7 @@ READS = {
     "inbox": "xrange",
     "answers": "hgetall",
     "open": "smembers",
+    "snapshots": "hgetall",
 }  #: everything else is a sorted set
 RANGE = {"lrange": (0, -1), "zrange": (0, -1, False, True)}
 
@@ -57,6 +58,7 @@ class Checks:
         for task in model.tasks:
             self._inbox(task, seen)
             self._promises(self._record(task, seen), task, seen)
+        self._conversations(model, seen)
         self._endings(seen)
 
     def _record(self, task: Task, seen: Snapshot) -> dict[str, str]:
@@ -125,6 +127,14 @@ class Checks:
             assert self._open(task, seen), f"{task.name} rests and nothing will wake it"
         if status is Status.SUCCESS:
             assert task.saved == task.inbox, f"{task.name} is done without having read all"
+
+    def _conversations(self, model: Model, seen: Snapshot) -> None:
+        """Conversations that forks begin with lie there as long as a run is to begin with one, and no longer."""
+        begin = [task.root for task in model.tasks for run in task.runs if b"fork" in seen[self.keys.run(run.run_id)]]
+        for task in model.tasks:
+            kept = seen.get(self.keys.snapshots(task.name), {})
+            assert int(kept.get(b"runs", 0)) == begin.count(task), task.name
+            assert bool(kept) == (task in begin), task.name
 
     def _endings(self, seen: Snapshot) -> None:
         for name, fields in seen.items():

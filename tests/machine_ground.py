@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
+from langchain_core.messages import HumanMessage
 
 from machine_checks import Checks, snapshot
 from machine_model import ENDINGS, QUESTIONS, VERDICTS, Model, Note, Run, Task
@@ -19,6 +20,7 @@ from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, Parent
 from outrider.shared.grades import Grade
 from outrider.shared.records import Interrupt
 from outrider.shared.records import Run as RunRecord
+from outrider.shared.snapshots import Snapshot as Conversation
 from outrider.shared.statuses import ASKING, EndedAs, RunKind, RunStatus
 from outrider.shared.store import Store
 from outrider.shared.transitions import Claimed, Ending, Facts, Settled, Submission
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AGENT = "echo"
+CONVERSATION = Conversation.of({"messages": [HumanMessage("so far", id="m")]})
 REFUSALS = {"not waiting": NotWaiting, "several": SeveralQuestions, "not asked": AnswerConflict}
 LEASE_MS = 3_600_000  #: no lease runs out by itself, and no sweep finds that nobody swept for half of one
 MAX_TASKS = 7
@@ -221,6 +224,7 @@ class Ground(RuleBasedStateMachine):
     def submit(self, parent: Task | None, by: Hand | None, *, told: bool, reads: bool) -> None:
         name, graded = f"t{len(self.tasks)}", self.draw(st.booleans(), "graded")
         task = Task(name, parent, told, graded=graded, bounded=self.draw(st.booleans(), "bounded"), reads=reads)
+        task.fork = parent is not None and self.draw(st.booleans(), "fork")
         submission = Submission(
             task_id=name,
             run_id=f"{name}-1",
@@ -233,14 +237,16 @@ class Ground(RuleBasedStateMachine):
             notify_parent=told,
             answer_within_ms=LEASE_MS if task.bounded else None,
             grade_queue="graders" if graded else None,
+            mode="fork" if task.fork else "isolated",
         )
+        begins_with = CONVERSATION if task.fork else None
         claim = replace(by.claim) if by else None
         refusal = ClaimLost if by and not by.holds else ParentClosed if parent and parent.closed else None
         if refusal:
             with self.unchanged(), pytest.raises(refusal):
-                self.go(self.store.submit(submission, claim))
+                self.go(self.store.submit(submission, claim, begins_with))
         else:
-            assert self.go(self.store.submit(submission, claim)).created
+            assert self.go(self.store.submit(submission, claim, begins_with)).created
             self.model.submit(task)
             task.texts = [name]
             task.start(submission.run_id)
@@ -259,6 +265,8 @@ class Ground(RuleBasedStateMachine):
         run = task.run
         run.token = claimed.claim.token
         assert claimed.input.get("text", "") == "\n\n".join(run.texts), "each message once, until it is saved"
+        begins = task.fork and task.name in run.texts
+        assert len(claimed.snapshot) == begins, "a fork begins with its parent's conversation, until that is saved"
         brings = run.brings or []
         self.same_notes(brings, claimed.notifications)
         # An attempt before this one may have saved more than the run was first given.

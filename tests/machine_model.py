@@ -74,6 +74,7 @@ class Task:
     told: bool = True  #: whether its parent is to hear of its end
     bounded: bool = False  #: whether its questions expire
     graded: bool = False  #: whether its work is graded
+    fork: bool = False  #: whether it begins with its parent's conversation
     reads: bool = True  #: whether it takes news in while it runs, as the parents' middleware does
     state: State = QUEUED
     run: Run | None = None
@@ -87,6 +88,10 @@ class Task:
     texts: list[str] = field(default_factory=list)  #: what its next run is given
     follow_ups: list[str] = field(default_factory=list)  #: messages that wait for the end of what it is at
     cut: bool = False  #: an ancestor was cancelled with its children
+
+    @property
+    def root(self) -> Task:
+        return self.parent.root if self.parent else self
 
     @property
     def ended(self) -> bool:

@@ -254,6 +254,16 @@ BROKEN = {
         "if not (well or is_saved) then return end",
         "if not well then return end",
     ),
+    "a conversation stays when nobody is to begin with it": (
+        "settle",
+        "redis.call('HINCRBY', KEYS[#KEYS], 'runs', -1) <= 0",
+        "false",
+    ),
+    "a fork that saved nothing begins anew without its parent's conversation": (
+        "update",
+        "if fork then redis.call('HSET', NEXT_RUN, 'fork', fork) end",
+        "",
+    ),
     "a question is still asked after a message": ("update", "redis.call('HDEL', LARGE, 'interrupts')", ""),
 }
 
