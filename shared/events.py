@@ -29,7 +29,7 @@ EVENTS: Final[dict[str, str]] = {
     GRADE_STARTED: "a grader works: `grading_run_id`, `iteration`",
     GRADE_FINISHED: "the work was graded: as above, and `result`, `explanation`, `unverified`, `gaps`",
     "task.revising": "the work goes back to the agent, and a run was queued for it",
-    "task.waiting": "the run asks a person: `status`",
+    "task.waiting": "the run asks a person: `status`, `interrupts` (ids of questions), `error_type` of a bad answer",
     "task.answered": "a person answered: `status`, `id` of the question, `open` questions that are left",
     "task.updated": "a message was given to the task, and a run was queued for it",
     "task.follow_up": "a message waits for the end of the active run",

@@ -207,7 +207,7 @@ class Store(Questions, Updates, Removal):
                 json.dumps({FEEDBACK: ending.feedback}) if ending.feedback else "",
                 *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
                 "task.settled" if ending.task_phase is None else "task.waiting",
-                json.dumps({"status": ending.task_status.value, "error_type": ending.error_type or None}),
+                json.dumps(_last_event(ending)),
             ],
         )
         if reply[0] == b"cut":
@@ -344,6 +344,11 @@ def _refusal(why: str, submission: Submission, claim: Claim | None, limit: int =
     if why not in reasons:
         return LimitReached(why, limit, submission.parent_id, submission.ancestors)
     return ParentClosed(submission.parent_id or "", reasons[why])
+
+
+def _last_event(ending: Ending) -> dict[str, Any]:
+    asks = {"interrupts": [interrupt.id for interrupt in ending.interrupts]} if ending.interrupts else {}
+    return {"status": ending.task_status.value, "error_type": ending.error_type or None, **asks}
 
 
 def _flat(fields: dict[str, str]) -> list[str]:

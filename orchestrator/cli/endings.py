@@ -35,6 +35,8 @@ def answer_to(task: Task, question: Interrupt) -> str:
 def tell_ending(task: Task) -> None:
     """Say on stderr how a task ended, unless it ended well and, where it was graded, satisfied its rubric."""
     if task.status is Status.WAITING:
+        if task.error:
+            complain(f"an answer did not fit: {task.error.message}")
         for question in task.interrupts:
             complain(f"task {task.task_id} waits for a person: {answer_to(task, question)}")
     elif task.status is not Status.SUCCESS:

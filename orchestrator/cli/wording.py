@@ -80,7 +80,12 @@ def _json(data: Any) -> str:
 #: What a line begins with (where the event tells a status, that stands there), and the words that follow.
 WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     "task.submitted": ("pending", lambda data: str(data.get("title", ""))),
-    "task.waiting": ("waiting", lambda _: "for a person's answer"),
+    "task.waiting": (
+        "waiting",
+        lambda data: (
+            "for a person's answer" + (", once more: the last one did not fit" if data.get("error_type") else "")
+        ),
+    ),
     "task.answered": (
         "answered",
         lambda data: (
