@@ -17,6 +17,8 @@ from ..shared.statuses import Status
 from . import links
 from .answering import Answered, check_answer
 from .files import LISTED, File, Files
+from .jsonable import json_object
+from .rubrics import regrades
 from .submit import FORK, Asked, Submitted, check
 from .updating import Updated, check_strategy, check_update
 from .waiting import Watch, check_timeout
@@ -142,14 +144,13 @@ class Outrider:
         self, asked: Asked, parent: str | Literal[False] | None = None, snapshot: Snapshot | None = None
     ) -> Submitted:
         """Do what `submit` does. `snapshot` is what a fork begins with, where the caller has its parent's state."""
-        if self._config is None:
-            self._config = await asyncio.to_thread(catalogue.Config.load, self.settings.config)
+        config = await self._configured()
         inside = running.get()
         parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
         with reachable(self.settings):
             known = await self._heard.read(self._store.redis, self._store.keys)
             above = await self._parent(parent_id) if parent_id is not None else None
-        checked = check(asked, self._config, known.agents, self.settings.max_input_bytes, above)
+        checked = check(asked, config, known.agents, self.settings.max_input_bytes, above)
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None
         with reachable(self.settings):
@@ -268,6 +269,7 @@ class Outrider:
         *,
         strategy: Strategy | Literal["interrupt", "enqueue"] | None = None,
         state: Mapping[str, Any] | None = None,
+        rubric: Rubric | Mapping[str, Any] | str | None = None,
     ) -> Updated:
         """Give a task one more message, on the conversation that it has; `state` is more input state beside it.
 
@@ -276,8 +278,10 @@ class Outrider:
         `TaskActive`, unless `strategy` says what to do: `interrupt` stops that run, keeps what it has saved, and starts
         the message's run in the same step; `enqueue` lets the message wait, in order, until the task would end or rest,
         or until its question is answered. A cancel drops what waits. A second call is a second message.
+
+        A `rubric` replaces the task's from now on, also for the work that it is at; it needs `langgraph.json`.
         """
-        return await self.update_once(task_id, text, strategy, state)
+        return await self.update_once(task_id, text, strategy, state, rubric=rubric)
 
     async def update_once(
         self,
@@ -285,7 +289,9 @@ class Outrider:
         text: str,
         strategy: Strategy | str | None,
         state: Mapping[str, Any] | None = None,
+        *,
         key: str | None = None,
+        rubric: Rubric | Mapping[str, Any] | str | None = None,
     ) -> Updated:
         """Give a message as `update` does; a second call with the same `key` is answered alike and changes nothing."""
         check_id(task_id)
@@ -293,10 +299,21 @@ class Outrider:
         with reachable(self.settings):
             task = await store.peek(task_id)
             known = (await self._heard.read(store.redis, store.keys)).agents.get(task.agent)
+            graded = None if rubric is None else regrades(rubric, task.agent, await self._configured())
+            if graded and graded.state:
+                state = {**json_object(state or {}, "state", []), **graded.state}
             given, notes = check_update(task, text, state, known, self.settings.max_input_bytes)
             event_id = await store.last_event_id(task_id)
             claim = inside.claim if inside and inside.claim.task_id in task.ancestors else None
-            updated = await store.update(task_id, given, how, key=key, claim=claim)
+            updated = await store.update(
+                task_id,
+                given,
+                how,
+                key=key,
+                claim=claim,
+                rubric=graded.rubric if graded else None,
+                grade_queue=graded.queue if graded else None,
+            )
             status = (await store.peek(task_id)).status
         for bell in updated.bells:
             notes += await self._ring(bell)
@@ -356,6 +373,11 @@ class Outrider:
             entries = await RedisStore(store.redis, store.keys).aentries(namespace, LISTED + 1)
         files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
         return Files(files=files, more=len(entries) > LISTED)
+
+    async def _configured(self) -> catalogue.Config:
+        if self._config is None:
+            self._config = await asyncio.to_thread(catalogue.Config.load, self.settings.config)
+        return self._config
 
     @property
     def _open(self) -> links.Links:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..shared.errors import BadInput
+from ..shared.errors import BadInput, UnknownAgent
 from ..shared.queues import GRADERS
 from ..shared.rubric import Rubric
 
@@ -24,6 +24,13 @@ class Grades:
     rubric: Rubric | None
     queue: str | None  #: of its grade runs; `None`: nobody grades it here
     state: dict[str, Any]  #: more input state, for an agent that grades itself
+
+
+def regrades(given: Rubric | Mapping[str, Any] | str, agent: str, config: Config) -> Grades:
+    """The same for a task that is there; `UnknownAgent` where its agent is not named any more."""
+    if agent not in config.agents:
+        raise UnknownAgent(agent, sorted(config.agents))
+    return grades(given, config.agents[agent], config)
 
 
 def grades(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, config: Config) -> Grades:

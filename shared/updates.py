@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .context import Claim
     from .records import Task
+    from .rubric import Rubric
 
 
 class Updates(Clockwork):
@@ -32,12 +33,15 @@ class Updates(Clockwork):
         *,
         key: str | None = None,
         claim: Claim | None = None,
+        rubric: Rubric | None = None,
+        grade_queue: str | None = None,
     ) -> Updated:
         """Start a run on the task's conversation, given `{"text": …, "state": {…}}`. The caller rings.
 
         While a run is active it is stopped, or awaited, as `strategy` says; without one `TaskActive` is raised. A
         question is dropped, unless the update is to wait for its answer. A second call with the same `key` changes
-        nothing. `claim` is that of an ancestor's run which updates; a stale one is refused with `ClaimLost`.
+        nothing. A `rubric` replaces the task's at once, and its grade runs go to `grade_queue`. `claim` is that of an
+        ancestor's run which updates; a stale one is refused with `ClaimLost`.
         """
         new_run, mark = new_id(), key or new_id()
         while True:
@@ -63,6 +67,8 @@ class Updates(Clockwork):
                     self._ring_again_ms,
                     new_run,
                     *_fence(facts, claim),
+                    rubric.model_dump_json() if rubric else "",
+                    grade_queue or "",
                 ],
             )
             match reply[0]:

@@ -35,6 +35,9 @@ def update(
         Strategy | None, typer.Option(help="What becomes of an active run; without it the update is refused.")
     ] = None,
     state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
+    rubric: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by from now on.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
     wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
@@ -52,8 +55,12 @@ def update(
     client = Outrider()
     bound = client.settings.max_input_bytes
     message, more = options.text_or_stdin(text, bound), options.json_object("--state", state, bound)
+    judged_by = options.text_or_file("--rubric", rubric, bound)
     return hand_over(
-        client, lambda outrider: outrider.update(task_id, message, strategy=strategy, state=more), _tell, way
+        client,
+        lambda outrider: outrider.update(task_id, message, strategy=strategy, state=more, rubric=judged_by),
+        _tell,
+        way,
     )
 
 

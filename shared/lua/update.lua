@@ -7,6 +7,7 @@
 --       'interrupt' (one is, and is stopped), 'enqueue', or 'refuse'  what the run is given  id of this update
 --       ring_again_ms  id for the new run
 --       which ancestor's run updates (1 = root, '' = none does), its run_id, epoch, token
+--       rubric ('' = leave)  queue of the task's grade runs ('' = none)
 -- Returns {'started', its run, what its bell needs, questions dropped, run overtaken}, {'queued'}, {'active'} where
 --         nothing else was asked for, {'moved'} where the task stands otherwise by now, {'stale'} where the run that
 --         updates has lost its claim, or {'unknown'}
@@ -22,6 +23,11 @@ if task[3] then
 end
 if task[1] .. '/' .. task[2] ~= ARGV[3] or (redis.call('LINDEX', RUNS, -1) or '') ~= last_run then return {'moved'} end
 if how == 'refuse' then return {'active'} end
+if ARGV[13] ~= '' then
+  redis.call('HSET', LARGE, 'rubric', ARGV[13])
+  redis.call('HSET', TASK, 'grade_queue', ARGV[14])
+  grade_anew(TASK)
+end
 if how == 'enqueue' then
   redis.call('RPUSH', KEYS[30], ARGV[5])
   redis.call('HINCRBY', TASK, 'follow_ups', 1)

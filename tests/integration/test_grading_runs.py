@@ -366,6 +366,37 @@ async def test_a_child_does_not_inherit_its_parents_rubric(bench):
     assert (await bench.store.get(child)).rubric is None
 
 
+async def test_an_update_may_bring_another_rubric(bench):
+    task_id = await bench.work(rubric=None)
+    assert (await bench.store.get(task_id)).status is Status.SUCCESS
+    updated = await bench.o.update(task_id, "more", rubric=Rubric(RUBRIC, max_iterations=1))
+    await bench.run(task_id, updated.run_id)
+    bench.bench.bells = bench.bench.bells[-1:]
+    task = await bench.graded(task_id, verdict("needs_revision", OPEN))
+    assert (task.rubric.max_iterations, task.grade.result) == (1, "max_iterations_reached")
+    # While the work is graded: the grade at hand is by the old one, the next grading is a new one.
+    updated = await bench.o.update(task_id, "again", rubric=RUBRIC)
+    await bench.run(task_id, updated.run_id)
+    run = bench.next(task_id)
+    await bench.o.update(task_id, "and again", strategy="enqueue", rubric="- It is long")
+    (seen,) = await bench.say(task_id, verdict("satisfied", MET))
+    await run
+    assert "- It is the second draft" in seen[1][1]
+    await bench.next(task_id)
+    run = bench.next(task_id)
+    (seen,) = await bench.say(task_id, verdict("satisfied", MET))
+    await run
+    task = await bench.store.get(task_id)
+    assert "- It is long" in seen[1][1]
+    assert (task.rubric.text, task.grade.iteration, task.grade.grading_run_id) == (
+        "- It is long",
+        0,
+        task.runs[-1].run_id,
+    )
+    with pytest.raises(BadInput, match="max_iterations"):
+        await bench.o.update(task_id, "x", rubric={"text": "x", "max_iterations": 0})
+
+
 async def test_a_follow_up_is_graded_anew(bench):
     task_id = await bench.work()
     first = await bench.graded(task_id, verdict("satisfied", MET))
