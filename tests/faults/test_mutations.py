@@ -3,9 +3,13 @@
 import pytest
 from redis.exceptions import ResponseError
 
+import machine_slots
 from machine import fake_redis, walk
 from outrider.shared import scripts
 from outrider.shared.errors import OutriderError
+
+#: What a walk ends in that finds something wrong.
+FOUND = (AssertionError, AttributeError, OutriderError, ResponseError, pytest.fail.Exception)
 
 BROKEN = {
     "a claim takes a run that is not pending": (
@@ -268,6 +272,34 @@ BROKEN = {
 }
 
 
+#: Rules about the slots of an agent.
+BROKEN_SLOTS = {
+    "a lease that ran out has no slot any more": (
+        ("claim", "admit"),
+        "if redis.call('ZSCORE', leases, it) then count = count + 1 else",
+        "if false then count = count + 1 else",
+    ),
+    "a slot that nobody came for is kept for ever": (
+        ("claim", "admit"),
+        "else redis.call('ZREM', slots, it) end",
+        "else count = count + 1 end",
+    ),
+    "whoever comes first has the slot": (
+        ("claim",),
+        "redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES, NOW)",
+        "taken(SLOTS, LEASES, NOW) < slots",
+    ),
+    "one whose slot is kept waits": (("claim",), "if score and score > NOW then return true end", ""),
+    "a late heartbeat takes a slot": (
+        ("heartbeat",),
+        "if not ended or (ended[1] == 'cancelled' and ended[2] == token) then",
+        "if true then",
+    ),
+    "more slots are dealt out than there are": (("admit",), "free = free - taken(slots, KEYS[1], now)", ""),
+    "a slot is never free again": (("settle", "stopped", "cancel"), "{LEASES, RING_AT, SLOTS}", "{LEASES, RING_AT}"),
+}
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", BROKEN)
@@ -277,5 +309,18 @@ def test_a_broken_rule_is_found(rule, monkeypatch):
     assert whole(name).count(right) == 1, "the script reads otherwise by now: break its rule anew"
     broken = whole(name).replace(right, wrong)
     monkeypatch.setattr(scripts, "source", lambda script: broken if script == name else whole(script))
-    with pytest.raises((AssertionError, AttributeError, OutriderError, ResponseError, pytest.fail.Exception)):
+    with pytest.raises(FOUND):
         walk(fake_redis, examples=300, steps=50, same=True)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("rule", BROKEN_SLOTS)
+def test_a_broken_rule_about_slots_is_found(rule, monkeypatch):
+    names, right, wrong = BROKEN_SLOTS[rule]
+    whole = scripts.source
+    broken = {name: whole(name).replace(right, wrong) for name in names}
+    assert all(broken[name] != whole(name) for name in names), "the scripts read otherwise by now: break the rule anew"
+    monkeypatch.setattr(scripts, "source", lambda script: broken.get(script) or whole(script))
+    with pytest.raises(FOUND):
+        machine_slots.walk()
