@@ -8,9 +8,11 @@ import json
 from uuid import uuid4
 
 from outrider.shared.broker import BrokerUnreachable
+from outrider.shared.errors import AnswerConflict, NotWaiting, TaskActive
+from outrider.shared.statuses import Status
 from storm.ground import insist
 
-AGENTS = {"steps": 30, "talker": 20, "lead": 40, "deep_lead": 10}  #: and how often each is submitted
+AGENTS = {"steps": 25, "talker": 20, "asker": 10, "lead": 35, "deep_lead": 10}  #: and how often each is submitted
 QUEUES = ("subagents", "parents")
 
 
@@ -21,16 +23,22 @@ async def submit(storm):
         while await storm.tasks() < storm.plan.tasks:
             await room.acquire()
             agent = chance.choices(list(AGENTS), list(AGENTS.values()))[0]
-            orders = {"steps": chance.randint(1, 5), "seconds": chance.uniform(0, 0.2), "fails": chance.random() < 0.1}
             # Redis may go before the answer comes: the same key asks again for the same task.
-            made = await insist(storm.o.submit, agent, json.dumps(orders), idempotency_key=uuid4().hex)
+            made = await insist(storm.o.submit, agent, _orders(chance), idempotency_key=uuid4().hex)
             storm.runs.append((made.task_id, made.run_id))
             storm.note("submitter", "accepted", task=made.task_id, agent=agent)
             waits.create_task(_see_the_end(storm, made.task_id, room))
 
 
+def _orders(chance):
+    return json.dumps(
+        {"steps": chance.randint(1, 5), "seconds": chance.uniform(0, 0.2), "fails": chance.random() < 0.1}
+    )
+
+
 async def _see_the_end(storm, task_id, room):
-    task = await insist(storm.o.wait, task_id)
+    while (task := await insist(storm.o.wait, task_id)).status is Status.WAITING:
+        await _answer(storm, task)
     if task.status.terminal:
         storm.note("submitter", "ended", task=task_id, run=task.runs[-1].run_id, status=task.status)
     storm.ended += 1
@@ -47,6 +55,43 @@ async def cancel(storm):
         keep = chance.random() < 0.2
         answer = await insist(storm.o.cancel, task_id, keep_children=keep)
         storm.note("canceller", "cancel", task=task_id, outcome=answer.outcome, status=answer.status, keep=keep)
+
+
+async def update(storm):
+    """Give a task one more message now and then, also where it has ended, and whatever it does."""
+    chance = storm.chance("update")
+    while await storm.rest(chance.expovariate(1)):
+        task_id = await _any_task(storm, chance)
+        if task_id is None:
+            continue
+        strategy = chance.choice((None, "interrupt", "enqueue"))
+        try:
+            updated = await insist(storm.o.update, task_id, _orders(chance), strategy=strategy)
+        except TaskActive:
+            continue
+        storm.note("updater", "update", task=task_id, run=updated.run_id, strategy=strategy)
+
+
+async def answer(storm):
+    """Answer what tasks ask."""
+    while await storm.rest(0.5):
+        await answer_all(storm)
+
+
+async def answer_all(storm):
+    """Answer all that is asked now."""
+    for task_id in await storm.redis.zrange(storm.store.keys.status(Status.WAITING), 0, -1):
+        await _answer(storm, await insist(storm.o.get, task_id.decode()))
+
+
+async def _answer(storm, task):
+    for question in task.interrupts:
+        value = uuid4().hex
+        try:
+            answered = await insist(storm.o.answer, task.task_id, value, interrupt=question.id)
+        except (NotWaiting, AnswerConflict):  # another one was quicker, or it was cancelled or updated
+            continue
+        storm.note("answerer", "answer", task=task.task_id, run=answered.run_id, value=value)
 
 
 async def watch(storm):

@@ -20,12 +20,14 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.config import get_config
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
 from outrider import BackgroundSubagents
 from outrider.shared.context import running
 
+PASSING = 5  #: of 100 steps end so, unless their run was attempted before
 TASK_ID = re.compile(r"Started task (\S+)")
-SUBAGENTS = {"steps": "works in steps", "talker": "calls a tool", "lead": "leads others"}
+SUBAGENTS = {"steps": "works in steps", "talker": "calls a tool", "asker": "asks a person", "lead": "leads others"}
 
 
 def log(what, **facts):
@@ -62,7 +64,11 @@ async def effect(name, seconds):
     log("end", step=step, name=name)
 
 
-# --- a graph that works in steps -------------------------------------------------------------------------------------
+# --- graphs ----------------------------------------------------------------------------------------------------------
+
+
+class Passing(Exception):
+    """An error that is worth another attempt."""
 
 
 class Steps(MessagesState):
@@ -82,6 +88,8 @@ async def _step(state):
     await effect("step", orders["seconds"])
     if orders.get("fails") and mine + 1 == orders["steps"]:
         raise ValueError("told to fail")
+    if chance("passing", run_id, mine) < PASSING and running.get().run.attempt == 0:
+        raise Passing
     return {"done": [*done, f"{run_id}:{mine}"]}
 
 
@@ -92,6 +100,26 @@ def _more(state):
 
 
 steps = StateGraph(Steps).add_node("step", _step).add_edge(START, "step").add_conditional_edges("step", _more).compile()
+
+
+async def _work(state):
+    await effect("work", 0.05)
+
+
+async def _ask(state):
+    log("answered", value=interrupt({"how many": chance("question")}))
+
+
+asker = (
+    StateGraph(MessagesState)
+    .add_node("before", _work)
+    .add_node("ask", _ask)
+    .add_node("after", _work)
+    .add_edge(START, "before")
+    .add_edge("before", "ask")
+    .add_edge("ask", "after")
+    .compile()
+)
 
 
 # --- agents with a model ---------------------------------------------------------------------------------------------
@@ -162,7 +190,8 @@ class Lead(Model):
     def _child(self, at):
         dice = chance("child", at)
         depth = len(running.get().task.ancestors)
-        kind = "lead" if dice < 10 and depth < self.deepest else "talker" if dice < 35 else "steps"
+        kinds = ["lead"] * 10 * (depth < self.deepest) + ["talker"] * 25 + ["asker"] * 10 + ["steps"] * 55
+        kind = kinds[dice % len(kinds)]
         orders = {"steps": 1 + dice % 4, "seconds": 0.02 + dice / 1000, "fails": dice % 10 == 0}
         return "start_async_task", {"description": json.dumps(orders), "subagent_type": kind}
 

@@ -4,7 +4,10 @@ A line is a dict with `who`, `what`, `at` (monotonic seconds of this machine) an
 
 agent      begin, end {task, run, epoch, pid, step, name} · read {…, step, notes, fault} · cancels {…, child}
 submitter  accepted {task, agent} · ended {task, run, status}
+           answered {…, value}
 canceller  cancel {task, outcome, status}
+updater    update {task, run, strategy}
+answerer   answer {task, run, value}
 watcher    saw {task, status, phase, run, seq, given}
 reader     record {task, agent, parent, ancestors, status, phase, run, runs, seq, given, stopped}
            stream {task, events: [[type, run, data], …]} · state {task, notes, shape, done} · left {members}
@@ -28,6 +31,7 @@ RELEASES = {
     "task.settled",
     "task.cancelled",
     "task.updated",
+    "run.ended",
 }
 CLAIMED = {"step", "tokens", "tool.started", "tool.ended", "progress", "custom"}
 
@@ -79,6 +83,11 @@ class History:
         """Tasks that somebody asked to cancel: what is below goes too, and quietly."""
         asked = {line["task"] for line in self.of("canceller", "cancel")}
         return asked | {line["child"] for line in self.of("agent", "cancels")}
+
+    @cached_property
+    def updated(self):
+        """Tasks that were given a message: what had ended works again."""
+        return {line["task"] for line in self.of("updater", "update")}
 
     def endings(self, task):
         """`(run, status)` of each ending in a task's stream."""
@@ -254,8 +263,21 @@ def _cancel_untrue(history):
         answered = line["status"] if already else "cancelled"
         if already and answered not in {status for _, status in history.endings(task)}:
             yield task, f"the answer was that it had ended as {answered}, and it never had"
-        if answered in {"cancelled", "timeout"} and status != answered:
+        if answered in {"cancelled", "timeout"} and status != answered and task not in history.updated:
             yield task, f"the answer was {answered}, and it is {status}"
+
+
+def _answer_lost(history):
+    """What a person answered reaches the agent, and nothing else does."""
+    given = {line["value"]: line for line in history.of("answerer", "answer")}
+    got = {line["value"] for line in history.of("agent", "answered")}
+    for value in got - given.keys():
+        yield "", f"an agent got {value}, which nobody answered"
+    for value in given.keys() - got:
+        task, run = given[value]["task"], given[value]["run"]
+        ran = dict(history.records[task]["runs"]).get(run) if task in history.records else None
+        if ran == "success":
+            yield task, f"its run {run} ended well without the answer {value}"
 
 
 def _left_behind(history):
@@ -278,5 +300,6 @@ PROMISES = {
     "two claims at once": _two_claims,
     "completed step repeated": _step_repeated,
     "cancel untrue": _cancel_untrue,
+    "answer lost": _answer_lost,
     "left behind": _left_behind,
 }

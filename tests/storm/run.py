@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from asyncio import FIRST_COMPLETED
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,7 +14,15 @@ from storm.checker import TERMINAL, violations
 from storm.ground import ground
 
 #: Act until the storm is over, beside those who submit.
-ACTORS = (weather.blow, actors.cancel, actors.watch, actors.double_bells, actors.drop_bells)
+ACTORS = (
+    weather.blow,
+    actors.cancel,
+    actors.update,
+    actors.answer,
+    actors.watch,
+    actors.double_bells,
+    actors.drop_bells,
+)
 LOOK_SECONDS = 0.3
 
 
@@ -38,44 +47,44 @@ async def brew(plan, folder, tell=_to_nobody):
     """
     started = time.monotonic()
     async with ground(plan, folder) as storm:
-        await _storm(storm, tell)
-        await _calm(storm, tell)
+        submitting = asyncio.create_task(actors.submit(storm))
+        await _rage(storm, submitting, tell)
+        await _calm(storm, submitting, tell)
         await _read(storm)
         tasks, history = await storm.tasks(), storm.history()
     return Report(tasks, time.monotonic() - started, storm.faults, violations(history))
 
 
-async def _storm(storm, tell):
+async def _rage(storm, submitting, tell):
+    """Let all act until everything is submitted."""
     acting = [asyncio.create_task(actor(storm)) for actor in ACTORS]
-    submitting = asyncio.create_task(actors.submit(storm))
     try:
-        while not submitting.done():
-            failed = [actor for actor in acting if actor.done()]
-            if failed:
-                failed[0].result()
+        while (tasks := await storm.tasks()) < storm.plan.tasks:
+            tell("storm", tasks)
+            done, _ = await asyncio.wait([submitting, *acting], timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            for task in done:
+                task.result()
                 raise AssertionError("an actor left before the storm was over")
-            if await storm.tasks() >= storm.plan.tasks:
-                break
-            tell("storm", await storm.tasks())
-            await asyncio.wait([submitting], timeout=LOOK_SECONDS)
     finally:
         storm.over.set()
         await asyncio.gather(*acting)
-    with suppress(TimeoutError):  # what is lost by then, the checker finds
-        await asyncio.wait_for(submitting, storm.plan.patience_seconds)
 
 
-async def _calm(storm, tell):
-    """Wait until nothing moves any more, at most as long as the plan's patience."""
+async def _calm(storm, submitting, tell):
+    """Wait until nothing moves any more, at most as long as the plan's patience; what is open then, is lost."""
     keys = storm.store.keys
     busy = [keys.status(status) for status in Status if status not in TERMINAL]
     until = time.monotonic() + storm.plan.patience_seconds
     while time.monotonic() < until:
+        await actors.answer_all(storm)
         open_tasks = sum([await storm.redis.zcard(key) for key in busy])
-        if not open_tasks and not await storm.redis.exists(keys.leases(), keys.ring_at()):
-            return
+        if submitting.done() and not open_tasks and not await storm.redis.exists(keys.leases(), keys.ring_at()):
+            break
         tell(f"calm, {open_tasks} open", storm.plan.tasks)
         await asyncio.sleep(LOOK_SECONDS)
+    submitting.cancel()
+    with suppress(asyncio.CancelledError):
+        await submitting
 
 
 async def _read(storm):

@@ -49,6 +49,8 @@ def sound():
         line("canceller", "cancel", task="c", outcome="already_finished", status="success"),
         work("read", "p", "p2", 2, 5, notes=told, fault=None),
         line("submitter", "ended", task="p", run="p2", status="success"),
+        line("answerer", "answer", task="c", run="c1", value="42"),
+        work("answered", "c", "c1", 3, 3, pid=2, value="42"),
         record("p", None, "success", [["p1", "success"], ["p2", "success"]], news=2),
         stream(
             "p",
@@ -124,6 +126,8 @@ BROKEN = {
     "a step twice in a state": ("completed step repeated", lambda h: of(h, "state", task="c")["done"].append("c1:0")),
     "cancelled and not": ("cancel untrue", lambda h: of(h, "record", task="d").update(status="success")),
     "finished and not": ("cancel untrue", lambda h: of(h, "cancel", task="c").update(status="error")),
+    "an answer lost": ("answer lost", lambda h: without(h, "answered")),
+    "an answer of nobody": ("answer lost", lambda h: without(h, "answer")),
     "a lease is left": ("left behind", lambda h: of(h, "left")["members"].append("lease c/c1")),
     "code goes on": ("left behind", lambda h: of(h, "record", task="d").update(stopped=False)),
 }
