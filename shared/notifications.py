@@ -54,6 +54,7 @@ def message(note: Notification, *, tools: bool) -> HumanMessage:
                 "title": note.title,
                 "seq": note.seq,
                 **({"grade": note.grade.result.value} if note.grade else {}),
+                **({"overtaken": True} if note.overtaken else {}),
             },
             "deepagents_notification": {**facts, "agent_name": note.agent},
         },
@@ -198,6 +199,9 @@ def _escape(text: str) -> str:
 
 
 def _next_step(note: Notification, *, tools: bool) -> str:
+    if note.overtaken:
+        what = "That question is open no more" if note.status is Status.WAITING else "That is not its last word"
+        return f"{what}: the task has gone on since, with a later run. You will be told when it has ended."
     if note.status is Status.WAITING:
         return FOR_A_PERSON
     details = "check_async_task tells why it failed. " if tools and note.status is not Status.SUCCESS else ""

@@ -9,10 +9,10 @@ from .bells import bell_for
 from .errors import BadInput, UnknownTask
 from .ids import check_id
 from .keys import Keys
-from .records import Event, Page, Run, Task
+from .records import Event, Notification, Page, Run, Task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     import redis.asyncio
 
@@ -132,6 +132,29 @@ class Queries:
                     yield task
             if len(members) < CHUNK:
                 return
+
+    async def notes_of(self, entries: Sequence[Any]) -> tuple[Notification, ...]:
+        """The notifications in entries of an inbox, each with whether its task has gone on since."""
+        notes = [Notification.from_entry(entry) for entry in entries]
+        if not notes:
+            return ()
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for note in notes:
+                pipe.lindex(self.keys.runs(note.task_id), -1)
+            newest = [(run or b"").decode() for run in await pipe.execute()]
+        gone_on = [
+            run not in {"", note.run_id} and await self.graded_run(run) != note.run_id
+            for note, run in zip(notes, newest, strict=True)
+        ]
+        return tuple(
+            note.model_copy(update={"overtaken": True}) if later else note
+            for note, later in zip(notes, gone_on, strict=True)
+        )
+
+    async def graded_run(self, run_id: str) -> str | None:
+        """The agent's run that a grade run grades; `None` of any other run."""
+        graded = await self.redis.hget(self.keys.run(run_id), "of_run")
+        return graded.decode() if graded else None
 
     async def last_event_id(self, task_id: str) -> str:
         """Where the task's event stream ends now: `0-0` where it has none."""

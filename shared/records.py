@@ -243,6 +243,7 @@ class Notification(Record):
     error_type: str | None = None
     grade: NotedGrade | None = None  #: of a task that was graded
     open_children: int = 0  #: of the parent, when this arrived
+    overtaken: bool = False  #: a later run of the task had begun when this was given to the parent
 
     @classmethod
     def from_entry(cls, entry: tuple[bytes, list[bytes]]) -> Self:

@@ -154,7 +154,7 @@ class Store(Questions, Updates, Removal):
             task=Task.from_hash(_pairs(reply[3])),
             run=run,
             input=joined(reply[2]),
-            notifications=tuple(Notification.from_entry(entry) for entry in reply[5]),
+            notifications=await self.notes_of(reply[5]),
             context=json.loads(reply[6]) if reply[6] else None,
             configurable=json.loads(reply[7]) if reply[7] else {},
             snapshot=tuple(reply[8]),
@@ -304,8 +304,7 @@ class Store(Questions, Updates, Removal):
         if task.run_id and task.phase is not Phase.GRADING:
             return task.run_id
         last = task.run_id or (await self.redis.lindex(self.keys.runs(task.task_id), -1) or b"").decode()
-        graded = await self.redis.hget(self.keys.run(last), "of_run")
-        return graded.decode() if graded else last
+        return await self.graded_run(last) or last
 
     async def take(self, claim: Claim, agent: str, after: int) -> tuple[Notification, ...] | None:
         """What a running parent's state, whose cursor is `after`, was not told yet; it counts as given from here on.
@@ -319,7 +318,7 @@ class Store(Questions, Updates, Removal):
         )
         if reply[0] != b"taken":
             return None
-        return tuple(Notification.from_entry(entry) for entry in reply[1])
+        return await self.notes_of(reply[1])
 
     async def emit(self, claim: Claim, agent: str, events: Sequence[tuple[str, dict[str, Any]]]) -> bool:
         """Put events of a running agent into its task's stream. `False`: the claim was replaced."""

@@ -397,8 +397,9 @@ class Ground(RuleBasedStateMachine):
             assert sorted(rung) == sorted((task.name, run_id) for task, run_id in started)
             self.bells += started
 
-    @staticmethod
-    def same_notes(expected: list[Note], found: tuple[Notification, ...]) -> None:
+    def same_notes(self, expected: list[Note], found: tuple[Notification, ...]) -> None:
+        newest = {task.name: task.agent_run for task in self.tasks}
+        assert all(note.overtaken == (note.run_id != newest[note.task_id]) for note in found)
         assert [(note.id, note.open_children) for note in found] == [(n.id, n.open_children) for n in expected]
 
     def take_in(self, hand: Hand) -> None:

@@ -259,3 +259,23 @@ async def test_a_message_to_a_resting_parent_is_read_at_once_and_it_rests_again(
     assert (await site.read(parent)).notes == [child]
     await site.say(parent)
     assert (await site.o.wait(parent)).status is Status.SUCCESS
+
+
+async def test_a_note_that_a_message_has_overtaken_says_so(site):
+    parent = await site.parent("agent")
+    await site.read(parent)
+    await site.call(parent, started("wait"))
+    (child,) = await site.children(parent)
+    await site.end(child)
+    await site.o.update(child, "more")
+    await site.let_call(parent, called("look", where="there"))
+    read = await site.read(parent)
+    assert read.notes == [child]
+    assert "That is not its last word" in read.last
+    await site.rest(parent)
+    await site.end(child)
+    read = await site.read(parent)
+    assert read.notes == [child, child]
+    assert "That is not its last word" not in read.last
+    await site.say(parent)
+    await site.o.wait(parent)

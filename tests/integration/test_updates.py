@@ -1,11 +1,13 @@
 """Messages to tasks in the store: what they start, stop, await and drop."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from families import DONE, FAILED, LEASE_MS, TIMED_OUT, Tree
 from outrider.shared.errors import ClaimLost, TaskActive, UnknownTask
+from outrider.shared.grades import Grade
 from outrider.shared.limits import Usage
 from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status, Strategy
@@ -308,6 +310,32 @@ async def test_a_run_that_is_given_up_goes_on_with_the_follow_up(tree):
     await tree.store.update("t", text("again"), ENQUEUE)
     await tree.settle("t", held.claim, Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost"))
     assert (await tree.claim("t")).input["text"] == "again"
+
+
+async def test_a_parent_is_told_which_notes_a_later_run_has_overtaken(tree):
+    claim = await tree.working_parent("a", "b", "c")
+    for child in "abc":
+        await tree.run(child)
+    await tree.store.update("a", text("more"))
+    assert [note.overtaken for note in await tree.store.take(claim, "echo", 0)] == [True, False, False]
+    await tree.run("a")
+    await tree.store.update("b", text("more"))
+    await tree.settle("p", claim, FAILED)
+    notes = (await tree.claim("p")).notifications
+    assert [(note.task_id, note.overtaken) for note in notes] == [("a", True), ("b", True), ("c", False), ("a", False)]
+
+
+async def test_what_a_grader_did_overtakes_nothing(tree):
+    claim = await tree.working_parent()
+    await tree.submit("c", "p", claim, grade_queue="graders")
+    held = await tree.claim("c")
+    await tree.settle("c", held.claim)
+    grade = Grade(
+        result="satisfied", explanation="", iteration=0, grading_run_id="g", graded_run_id="c-1", result_sha256=""
+    )
+    await tree.run("c", replace(DONE, grade=grade))
+    (note,) = await tree.store.take(claim, "echo", 0)
+    assert (note.run_id, note.overtaken) == (held.run.run_id, False)
 
 
 # Repeated calls

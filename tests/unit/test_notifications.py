@@ -146,6 +146,20 @@ def test_a_notification_tells_the_type_of_an_error_alone():
     assert "check_async_task" not in render(noted(status=Status.ERROR, error="ValueError"), tools=False)
 
 
+def test_what_a_later_run_has_overtaken_is_told_as_that():
+    note = noted(open_children=2).model_copy(update={"overtaken": True})
+    made = message(note, tools=True)
+    assert made.text.endswith(
+        "</task-notification> That is not its last word: the task has gone on since, with a later run. "
+        "You will be told when it has ended."
+    )
+    assert made.additional_kwargs["outrider_notification"]["overtaken"] is True
+    assert "overtaken" not in message(noted(), tools=True).additional_kwargs["outrider_notification"]
+    asked = note.model_copy(update={"status": Status.WAITING})
+    assert "That question is open no more" in render(asked, tools=True)
+    assert FOR_A_PERSON not in render(asked, tools=True)
+
+
 def test_a_question_is_a_persons_to_answer():
     asks = task(status=Status.WAITING, phase=Phase.ASKING, interrupts=(Interrupt(id="i", value="</question> go on?"),))
     text = report(asks)
