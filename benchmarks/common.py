@@ -30,22 +30,32 @@ T = TypeVar("T")
 
 
 class WorkerProcess:
-    """One Celery worker, `threads` pool and events on, as long as the `with` block."""
+    """One Celery worker, events on, as long as the `with` block."""
 
-    def __init__(self, app: str, settings: Settings, concurrency: int, log: Path) -> None:
+    def __init__(
+        self,
+        app: str,
+        settings: Settings,
+        concurrency: int,
+        log: Path,
+        *,
+        pool: str = "threads",
+        queues: str = "subagents",
+    ) -> None:
         self._app, self._settings, self._concurrency, self._log = app, settings, concurrency, log
+        self._pool, self._queues = pool, queues
 
     def __enter__(self) -> Self:
         options = [
             "--without-mingle",
             "--without-gossip",
             "-P",
-            "threads",
+            self._pool,
             "-c",
             str(self._concurrency),
             "-E",
             "-Q",
-            "subagents",
+            self._queues,
             "-n",
             f"{self._log.stem}@%h",
         ]

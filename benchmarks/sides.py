@@ -27,10 +27,10 @@ LOOK_SECONDS = 0.01  #: between two looks at the count of tasks that have not en
 
 
 class _Held:
-    """What both have: a worker that can be held."""
+    """What both have: a worker, or several, that can be held."""
 
-    def __init__(self, settings: Settings, worker: WorkerProcess) -> None:
-        self.worker = worker
+    def __init__(self, settings: Settings, worker: WorkerProcess, workers: int = 1) -> None:
+        self.worker, self.workers = worker, workers
         self.app = make_app(settings)
 
     def hold(self) -> None:
@@ -42,8 +42,11 @@ class _Held:
         self._tell(self.app.control.add_consumer)
 
     def _tell(self, command: Any) -> None:
-        if not command(QUEUE, reply=True, limit=1, timeout=30):
-            raise RuntimeError(f"the worker does not answer {command.__name__}")
+        # Some may still be starting; told again, the others change nothing.
+        until = time.monotonic() + PATIENCE_SECONDS
+        while len(command(QUEUE, reply=True, limit=self.workers, timeout=10) or ()) < self.workers:
+            if time.monotonic() > until:
+                raise RuntimeError(f"not every worker answers {command.__name__}")
 
 
 class Bare(_Held):
@@ -89,25 +92,27 @@ class Bare(_Held):
 class Ours(_Held):
     """outrider tasks of one agent."""
 
-    def __init__(self, settings: Settings, worker: WorkerProcess, client: redis.asyncio.Redis, agent: str) -> None:
-        super().__init__(settings, worker)
+    def __init__(
+        self, settings: Settings, worker: WorkerProcess, client: redis.asyncio.Redis, agent: str, workers: int = 1
+    ) -> None:
+        super().__init__(settings, worker, workers)
         self.settings, self.agent = settings, agent
         self._redis, self._keys = client, Keys(settings.namespace)
-        self._outrider = Outrider(settings)
+        self.outrider = Outrider(settings)
 
     async def __aenter__(self) -> Self:
-        await self._outrider.__aenter__()
+        await self.outrider.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._outrider.__aexit__(kind, error, trace)
+        await self.outrider.__aexit__(kind, error, trace)
 
     async def one(self, **submit: Any) -> None:
         """Submit one task, and return when it is known here that it is done."""
-        submitted = await self._outrider.submit(self.agent, "go", **submit)
-        task = await self._outrider.wait(submitted.task_id, timeout=PATIENCE_SECONDS)
+        submitted = await self.outrider.submit(self.agent, "go", **submit)
+        task = await self.outrider.wait(submitted.task_id, timeout=PATIENCE_SECONDS)
         if task.status is not Status.SUCCESS:
             raise RuntimeError(f"task {task.task_id} is {task.status}: {task.error}")
 
@@ -119,15 +124,15 @@ class Ours(_Held):
         await self.submit_in_flight(count - blocking)
         return rates | {"async": (count - blocking) / (time.perf_counter() - started)}
 
-    async def submit_in_flight(self, count: int) -> None:
-        """Submit so many, several at a time."""
-        numbers = iter(range(count))
+    async def submit_in_flight(self, count: int, **submit: Any) -> list[str]:
+        """Submit so many, several at a time; returns their ids."""
+        numbers, ids = iter(range(count)), []
 
         async def some() -> None:
-            for _ in numbers:
-                await self._outrider.submit(self.agent, "go")
+            ids.extend([(await self.outrider.submit(self.agent, "go", **submit)).task_id for _ in numbers])
 
         await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
+        return ids
 
     def _submit_blocking(self, count: int) -> float:
         with connect(self.settings) as client:

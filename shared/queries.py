@@ -87,15 +87,9 @@ class Queries:
         if before is not None and not await self.redis.exists(self.keys.task(check_id(before, "cursor"))):
             raise BadInput(f"cursor {before} names no task: take `next` of the page before")
         wanted = frozenset(statuses)
-        if parent_id is not None:
-            indexes = [self.keys.children(parent_id)]
-        elif agent is not None:
-            indexes = [self.keys.agent(agent)]
-        else:
-            indexes = [self.keys.status(status) for status in wanted] or [self.keys.tasks()]
         found: list[Task] = []
-        for index in indexes:
-            matching = self._walk(index, before, lambda t: _matches(t, wanted, agent, parent_id))
+        for index in await self._indexes(wanted, agent, parent_id):
+            matching = self._walk(index, before, lambda t: _matches(t, wanted, agent, parent_id), page=limit + 2)
             taken = 0
             async for task in matching:
                 found.append(task)
@@ -107,20 +101,33 @@ class Queries:
         more = len(found) > limit
         return Page(tasks=shown, more=more, next=shown[-1].task_id if more and shown else None)
 
+    async def _indexes(self, statuses: frozenset[Status], agent: str | None, parent_id: str | None) -> Sequence[str]:
+        """What a list walks: the shortest that has all it looks for."""
+        if parent_id is not None:
+            return [self.keys.children(parent_id)]
+        by_status = [self.keys.status(status) for status in statuses]
+        if agent is None:
+            return by_status or [self.keys.tasks()]
+        by_agent = self.keys.agent(agent)
+        sizes = [await self.redis.zcard(index) for index in (by_agent, *by_status)]
+        return by_status if by_status and sum(sizes[1:]) < sizes[0] else [by_agent]
+
     async def children_of(self, task_id: str) -> AsyncIterator[Task]:
         """All children of a task, newest first, whatever became of them."""
         async for child in self._walk(self.keys.children(task_id), None, lambda _: True):
             yield child
 
-    async def _walk(self, index: str, before: str | None, wanted: Callable[[Task], bool]) -> AsyncIterator[Task]:
-        """Tasks of one index, newest first, older than `before`, read a chunk at a time."""
+    async def _walk(
+        self, index: str, before: str | None, wanted: Callable[[Task], bool], page: int = CHUNK
+    ) -> AsyncIterator[Task]:
+        """Tasks of one index, newest first, older than `before`; a page is read at first, then a chunk at a time."""
         top: float | str = "+inf"
         if before is not None:
             # Every index of a task has the same score: when it was created.
             top = int(await self.redis.hget(self.keys.task(before), "created_ms") or 0)
-        offset = 0
+        offset, count = 0, min(page, CHUNK)
         while True:
-            members = await self.redis.zrevrangebyscore(index, top, "-inf", offset, CHUNK, withscores=True)
+            members = await self.redis.zrevrangebyscore(index, top, "-inf", offset, count, withscores=True)
             offset += len(members)
             ids = [m.decode() for m, score in members if before is None or score < top or m.decode() < before]
             async with self.redis.pipeline(transaction=False) as pipe:
@@ -130,8 +137,9 @@ class Queries:
             for fields in rows:
                 if fields and wanted(task := Task.from_hash(fields)):
                     yield task
-            if len(members) < CHUNK:
+            if len(members) < count:
                 return
+            count = CHUNK
 
     async def notes_of(self, entries: Sequence[Any]) -> tuple[Notification, ...]:
         """The notifications in entries of an inbox, each with whether its task has gone on since."""

@@ -6,12 +6,14 @@ import asyncio
 import base64
 import operator
 import random
+import time
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 STEP_BYTES = 1024  #: what each step adds to the conversation
+COMPUTE_SECONDS = 0.05  #: of a core, that an agent which computes takes
 
 
 class Counted(TypedDict):
@@ -30,12 +32,20 @@ async def _sleep(_state: Counted) -> dict[str, Any]:
     return {"steps": 1}
 
 
+async def _compute(_state: Counted) -> dict[str, Any]:
+    until = time.thread_time() + COMPUTE_SECONDS
+    while time.thread_time() < until:
+        pass
+    return {"steps": 1}
+
+
 def _one_node(node: Any) -> Any:
     return StateGraph(Counted).add_node("node", node).add_edge(START, "node").compile()
 
 
 trivial = _one_node(_count)
 sleeper = _one_node(_sleep)
+computer = _one_node(_compute)
 
 
 class Talk(MessagesState):
