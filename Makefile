@@ -65,6 +65,7 @@ types: $(READY) ## Check types
 
 bench: $(READY) ## Measure against bare Celery
 	@$(BIN)/python benchmarks/overhead.py $(ARGS)
+	@$(BIN)/python benchmarks/scale.py $(filter --quick,$(ARGS))
 	@$(BIN)/python benchmarks/recovery.py $(filter --quick,$(ARGS))
 
 screenshots: $(READY) ## Take pictures of Flower into .screenshots/ (needs Chromium and its driver)

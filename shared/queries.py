@@ -120,7 +120,7 @@ class Queries:
     async def _walk(
         self, index: str, before: str | None, wanted: Callable[[Task], bool], page: int = CHUNK
     ) -> AsyncIterator[Task]:
-        """Tasks of one index, newest first, older than `before`; a page is read at first, then a chunk at a time."""
+        """Tasks of one index, newest first, older than `before`; a page is read at first, then more at a time."""
         top: float | str = "+inf"
         if before is not None:
             # Every index of a task has the same score: when it was created.
@@ -139,7 +139,7 @@ class Queries:
                     yield task
             if len(members) < count:
                 return
-            count = CHUNK
+            count = min(2 * count, CHUNK)
 
     async def notes_of(self, entries: Sequence[Any]) -> tuple[Notification, ...]:
         """The notifications in entries of an inbox, each with whether its task has gone on since."""
