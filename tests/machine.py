@@ -237,6 +237,14 @@ class Machine(Ground):
         """It may not be asked, not be asked any more, or be one of two that are."""
         self.answer_question(self.pick(self.tasks), self.draw(st.sampled_from([None, *QUESTIONS])))
 
+    @step("answered", often=3)
+    def ask_once_more(self) -> None:
+        """A run that was answered asks again."""
+        bell = self.pick(self.answered)
+        self.bells.remove(bell)
+        if hand := self.answer_bell(*bell):
+            self.end(hand, "waiting")
+
     @step("half_answered", often=3)
     def answer_again(self) -> None:
         """What was answered before, while other questions are open."""

@@ -199,6 +199,10 @@ class Ground(RuleBasedStateMachine):
         return [task for task in self.tasks if task.open_questions]
 
     @property
+    def answered(self) -> list[tuple[Task, str]]:
+        return [(task, run_id) for task, run_id in self.bells if task.answers and task.bounded]
+
+    @property
     def half_answered(self) -> list[Task]:
         return [task for task in self.asking if task.answers]
 

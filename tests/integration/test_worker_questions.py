@@ -4,6 +4,7 @@ import pytest
 
 import sites
 import workers
+from outrider.shared import clockwork
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
 from outrider.shared.transitions import Facts
@@ -97,6 +98,19 @@ async def test_a_breakpoint_is_a_question_that_any_answer_answers(bench):
     assert await bench.did(task.task_id) == []
     task = await answer(bench, task, "whatever")
     assert (task.status, await bench.did(task.task_id)) == (Status.SUCCESS, ["worked"])
+
+
+@pytest.mark.parametrize("agent", ["stumbles", "stumbles_below"])
+async def test_an_answer_is_good_for_every_attempt_and_for_no_other_question(bench, monkeypatch, agent):
+    monkeypatch.setattr(clockwork, "FIRST_PAUSE_MS", 0)
+    _, task = await bench.do(agent)
+    task = await answer(bench, task, "yes")
+    assert (task.status, task.attempt, asked(task)) == (Status.PENDING, 1, [])
+    await bench.redis.hset(bench.store.keys.run(task.run_id), "not_before_ms", "1")
+    await bench.runner.run(task.task_id, task.run_id)
+    task = await bench.store.get(task.task_id)
+    assert (task.status, asked(task)) == (Status.WAITING, ["second?"])
+    assert (await answer(bench, task, "no")).result["done"] == ["yes", "no"]
 
 
 async def test_a_question_whose_id_the_graph_made_up_is_asked_too(bench):

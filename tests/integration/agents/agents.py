@@ -43,6 +43,11 @@ async def note(what):
     await running.get().store.redis.rpush(key("did"), what)
 
 
+async def count(what):
+    """How often this was noted."""
+    return (await running.get().store.redis.lrange(key("did"), 0, -1)).count(what.encode())
+
+
 async def gate(name):
     """Say that the run is here, and wait until the test opens."""
     async with redis.asyncio.Redis.from_url(os.environ["OUTRIDER_REDIS_URL"], retry=PATIENCE) as client:

@@ -3,7 +3,7 @@
 import operator
 from typing import Annotated, Literal, TypedDict
 
-from agents import gate, note
+from agents import count, gate, note
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -44,6 +44,17 @@ def _graph(*nodes, **options):
     return graph.compile(**options)
 
 
+async def _stumbles(state):
+    """Fail once, between two questions."""
+    first = interrupt("first?")
+    await note("stumble")
+    if await count("stumble") == 1:
+        raise ConnectionResetError("the model's provider hung up")
+    return {"done": [first, interrupt("second?")]}
+
+
+stumbles = _graph(("asks", _stumbles))
+stumbles_below = _graph(("outer", stumbles))
 in_a_row = _graph(("asks", _in_a_row))
 below = _graph(("outer", in_a_row))
 
