@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import BadInput, UnknownAgent
+from ..shared.grader_config import is_file
+from ..shared.ids import shorten
 from ..shared.queues import GRADERS
 from ..shared.rubric import Rubric
 
@@ -37,6 +39,12 @@ def grades(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, co
     """Check a rubric, or take the agent's own; `BadInput` where no grader could judge by it."""
     rubric = Rubric.check(given)
     own = entry.grading
+    named = {config.grader.model, own.rubric.model if own.rubric else None}
+    if rubric is not None and rubric.model not in named and is_file(rubric.model or ""):
+        raise BadInput(
+            f"rubric: model {shorten(repr(rubric.model))} names a file, which langgraph.json alone may: give a "
+            'provider:model, or name it there ("outrider.grader.model", or the agent\'s own rubric)'
+        )
     if rubric is None:
         rubric = own.rubric
     elif rubric.model is None and own.rubric is not None:

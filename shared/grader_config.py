@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
 
 AGENT_KEYS = frozenset({"rubric", "checks", "grades_itself"})
 FILES = "files"  #: the name of the tools that read the files of the task's tree
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"  #: what providers take as a tool's name
 
 
 class Command(Record):
     """A command that a grader may run, as it stands here: the model gives it no arguments."""
 
-    name: Annotated[Said, Field(pattern=_NAME.pattern)]
+    name: Annotated[Said, Field(pattern=_NAME)]
     command: Annotated[tuple[Said, ...], Field(min_length=1)]
     description: Said = "Run it and return its exit code and its output."
     folder: Said = "."  #: relative to the file's
@@ -60,6 +59,11 @@ class GraderEntry:
                     '"outrider.grader.tools" in langgraph.json)'
                 )
         return tuple(known[name] for name in names)
+
+
+def is_file(model: str) -> bool:
+    """Whether a model's name is `path.py:name`, and not one for LangChain."""
+    return model.rpartition(":")[0].endswith(".py")
 
 
 def grading(section: Mapping[str, Any], where: str, folder: Path) -> Grading:

@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from ..shared.checkpoints import RedisSaver
+from ..shared.grader_config import is_file
 from ..shared.grades import Verdict
 from ..shared.text import render_json
 from .grader_prompt import SYSTEM, request
@@ -114,7 +115,7 @@ class ModelGrader:
 
 def model_of(name: str, folder: Path) -> BaseChatModel:
     """The model that is meant: `path.py:name` of one, or of a callable that makes one, or a name for LangChain."""
-    if name.rpartition(":")[0].endswith(".py"):
+    if is_file(name):
         named = load(name, folder)
         made = named if isinstance(named, BaseChatModel) else named()
         if not isinstance(made, BaseChatModel):

@@ -173,6 +173,22 @@ BROKEN = {
         "if not running then unhold(task_id, run_id) end",
         "unhold(task_id, run_id)",
     ),
+    "half an answer is graded": (
+        "settle",
+        "local is_graded = status == 'success' and not rests and not grades",
+        "local is_graded = status == 'success' and not grades",
+    ),
+    "a parent does not stay open for work that is graded": (
+        "settle",
+        "if ends then\n  redis.call('HDEL', TASK, 'grading_run_id')",
+        "if phase == '' and not rests then\n  redis.call('HDEL', TASK, 'grading_run_id')",
+    ),
+    "a grader takes the news of the agent": ("claim", "if not run[3] and not grades then", "if not run[3] then"),
+    "a grader takes a slot of the agent": (
+        "claim",
+        "if not grades then redis.call('ZADD', SLOTS,",
+        "if true then redis.call('ZADD', SLOTS,",
+    ),
     "a submit is not fenced": ("submit", "not holds(PARENT, ARGV[8], ARGV[9], ARGV[10])", "false"),
     "a submit does not look for a cut": ("submit", "if is_cut(PARENT, 34) then return {'refused', 'cut'} end", ""),
     "a cancelled parent takes children": (

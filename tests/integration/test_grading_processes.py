@@ -14,7 +14,6 @@ from workers import Desk, WorkerProcess, plain
 
 CONFIG = Path(__file__).parent / "graded" / "langgraph.json"
 RUBRIC = "- It is the second draft"
-FAIR = Rubric(RUBRIC, model="./agents.py:fair")
 MET = {"name": "It is the second draft", "passed": True}
 SATISFIED = {"result": "satisfied", "explanation": "It was read.", "criteria": [MET]}
 
@@ -61,7 +60,7 @@ async def site_on(settings):
 
 async def test_agents_go_on_without_graders_and_all_settle_once_one_starts(site):
     with site.worker("subagents"):
-        ids = [(await site.o.submit("writer", f"{i}", rubric=FAIR)).task_id for i in range(5)]
+        ids = [(await site.o.submit("fair", f"{i}")).task_id for i in range(5)]
         for task_id in ids:
             await site.until(task_id, "task.grading")
         tasks = [await site.o.get(task_id) for task_id in ids]
@@ -137,9 +136,7 @@ async def test_a_cancel_ends_a_grading_at_once_and_its_worker_goes_on(site):
 
 async def test_a_parent_is_told_the_grade_of_its_child(site):
     parent = (await site.o.submit("itself", "lead", parent=False)).task_id
-    child = (
-        await site.o.submit("writer", "write", parent=parent, rubric=Rubric(RUBRIC, max_iterations=1, model=FAIR.model))
-    ).task_id
+    child = (await site.o.submit("fair", "write", parent=parent, rubric=Rubric(RUBRIC, max_iterations=1))).task_id
     with site.worker("subagents,graders,parents"):
         await site.o.wait(child)
         await site.o.wait(parent)

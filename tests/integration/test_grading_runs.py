@@ -17,7 +17,6 @@ from outrider.worker.outcomes import Cancelled, Finished, GivenBack, Graded, Ret
 
 CONFIG = Path(__file__).parent / "graded" / "langgraph.json"
 RUBRIC = "- It is the second draft"
-FAIR = "./agents.py:fair"
 MET = {"name": "It is the second draft", "passed": True}
 OPEN = {"name": "It is the second draft", "passed": False, "gap": "it is the first"}
 
@@ -87,7 +86,7 @@ async def bench(redis_url, namespace, monkeypatch):
 
 
 async def test_a_first_draft_is_sent_back_and_the_second_passes(bench):
-    task_id = await bench.work(rubric=Rubric(RUBRIC, model=FAIR))
+    task_id = await bench.work("fair", rubric=None)
     task = await bench.rest(task_id)
     assert (task.status, task.result, task.grade.result) == (Status.SUCCESS, "draft 2", "satisfied")
     assert [run.kind for run in task.runs] == [RunKind.AGENT, RunKind.GRADE] * 2
@@ -114,7 +113,7 @@ async def test_a_first_draft_is_sent_back_and_the_second_passes(bench):
 
 
 async def test_what_graders_use_counts_apart(bench):
-    task = await bench.rest(await bench.work(rubric=Rubric(RUBRIC, model=FAIR), limits={"max_tokens": 25}))
+    task = await bench.rest(await bench.work("fair", rubric=RUBRIC, limits={"max_tokens": 25}))
     assert (task.status, task.usage.total_tokens, task.usage.turns) == (Status.SUCCESS, 20, 2)
     assert (task.usage.grader.total_tokens, task.usage.grader.turns) == (20, 2)
 
@@ -170,9 +169,12 @@ async def test_a_grader_that_fails_is_no_fault_of_the_work(bench, answer, kind):
     assert (task.runs[1].status, task.runs[1].error.type) == (RunStatus.ERROR, kind.split(":")[0])
 
 
-@pytest.mark.parametrize("name", ["./agents.py:no_key", "./agents.py:not_a_model", "./agents.py:gone", "nobody:x"])
-async def test_no_model_is_built_before_the_first_grade(bench, name):
-    task_id = await bench.work(rubric=Rubric(RUBRIC, model=name))
+@pytest.mark.parametrize(
+    ("agent", "rubric"),
+    [("no_key", None), ("not_a_model", None), ("gone", None), ("writer", Rubric(RUBRIC, model="nobody:x"))],
+)
+async def test_no_model_is_built_before_the_first_grade(bench, agent, rubric):
+    task_id = await bench.work(agent, rubric=rubric)
     task = await bench.rest(task_id)
     assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
 
@@ -336,7 +338,7 @@ async def test_hostile_work_changes_no_verdict(bench):
         for tag in ("rubric", "criteria", "transcript", "result", "RUBRIC")
     )
     fields = {"title": hostile, "metadata": {"a": hostile}}
-    task_id = await bench.work("writer", hostile, rubric=Rubric(f"{RUBRIC} {hostile}", model=FAIR), **fields)
+    task_id = await bench.work("fair", hostile, rubric=f"{RUBRIC} {hostile}", **fields)
     task = await bench.rest(task_id)
     assert [run.grade.result for run in task.runs if run.grade] == ["needs_revision", "satisfied"]
 
@@ -350,6 +352,9 @@ async def test_a_rubric_that_nobody_could_judge_by_is_refused(bench, tmp_path):
         with pytest.raises(BadInput, match="no model is named"):
             await o.submit("a", "x", rubric=RUBRIC)
         assert await o.submit("a", "x", rubric=Rubric(RUBRIC, model="openai:gpt-5"))
+    for model in ("/other.py:model", "./agents.py:fair"):
+        with pytest.raises(BadInput, match="names a file"):
+            await bench.submit(rubric=Rubric(RUBRIC, model=model))
 
 
 async def test_an_agent_that_grades_itself_gets_the_rubric_and_no_grader(bench):

@@ -6,7 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import fakeredis
 import pytest
@@ -17,6 +17,7 @@ from outrider.orchestrator.cli import console, main, options, watching
 from outrider.orchestrator.cli import worker as worker_verb
 from outrider.orchestrator.links import Links
 from outrider.shared.errors import BadInput
+from outrider.shared.grades import Grade, GradedCriterion
 from outrider.shared.records import Fault, Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
@@ -313,6 +314,55 @@ def test_a_task_that_fails_is_exit_1(outrider, world):
     ran = outrider("submit", "agent", "text", "--wait")
     assert (ran.code, len(ran.lines)) == (1, 1)
     assert "ended as error: ValueError: it broke" in ran.err
+
+
+def grades(result, *gaps):
+    """What workers do with a run and its grading."""
+
+    async def work(store, bell):
+        facts = Facts(bell.task_id, "agent")
+        claimed = await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000)
+        done = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"the answer"')
+        (bell,) = (await store.settle(facts, claimed.claim, done)).bells
+        claimed = await store.claim(facts, bell.run_id, worker="w2", lease_ms=30_000)
+        grade = Grade(
+            result=result,
+            explanation="It was read.",
+            iteration=0,
+            criteria=tuple(GradedCriterion(name=name, passed=False, gap=gap) for name, gap in gaps),
+            grading_run_id=bell.run_id,
+            graded_run_id=claimed.run.of_run,
+            result_sha256="",
+        )
+        events = [("grade.finished", {"iteration": 0, "unverified": False, **grade.noted().to_json()})]
+        graded = Ending(RunStatus.SUCCESS, EndedAs.GRADED, Status.SUCCESS, result='"the answer"', grade=grade)
+        assert await store.settle(facts, claimed.claim, replace(graded, events=events))
+
+    return work
+
+
+def test_work_that_does_not_satisfy_its_rubric_is_exit_6(outrider, world, tmp_path):
+    config = {"graphs": {"agent": "./agents.py:agent"}, "outrider": {"grader": {"model": "openai:gpt-5-mini"}}}
+    (tmp_path / "langgraph.json").write_text(json.dumps(config))
+    (tmp_path / "rubric.md").write_text("- It is short.\n")
+    world.at_the_bell = grades("max_iterations_reached", ("It is short", "it has 900 words"))
+    ran = outrider("submit", "agent", "text", "--rubric", f"@{tmp_path}/rubric.md", "--wait")
+    assert (ran.code, ran.lines[1]) == (6, "the answer")
+    assert "its grade is max_iterations_reached: It was read.; It is short: it has 900 words" in ran.err
+    task_id = ran.lines[0]
+    shown = outrider("show", task_id).out
+    assert "rubric\t- It is short." in shown
+    assert "grade\t0: max_iterations_reached: It was read.; It is short: it has 900 words" in shown
+    task = outrider("show", task_id, "--json").json
+    assert (task["rubric"]["text"], task["grade"]["criteria"][0]["gap"]) == ("- It is short.\n", "it has 900 words")
+    followed = outrider("follow", task_id)
+    assert followed.code == 6
+    assert "grade     max_iterations_reached; It is short: it has 900 words" in followed.out
+
+
+def test_a_rubric_that_no_model_could_judge_by_is_refused(outrider):
+    ran = outrider("submit", "agent", "text", "--rubric", "- It is short.", "--wait")
+    assert (ran.code, "no model is named" in ran.err) == (2, True)
 
 
 def test_a_question_is_exit_4_and_printed(outrider, world):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from outrider.shared.blocks import MEDIA_LIMIT, told
+from outrider.shared.grades import Grade, GradedCriterion
 from outrider.shared.notes import note_of
 from outrider.shared.notifications import FOR_A_PERSON, HEADER, LIMIT, for_model, message, render, report
 from outrider.shared.records import Fault, Interrupt, Notification, Task
@@ -158,6 +159,47 @@ def test_what_a_later_run_has_overtaken_is_told_as_that():
     asked = note.model_copy(update={"status": Status.WAITING})
     assert "That question is open no more" in render(asked, tools=True)
     assert FOR_A_PERSON not in render(asked, tools=True)
+
+
+def graded(result, *gaps, explanation="It was read."):
+    criteria = [GradedCriterion(name=name, passed=False, gap=gap) for name, gap in gaps]
+    return Grade(
+        result=result,
+        explanation=explanation,
+        iteration=0,
+        criteria=(GradedCriterion(name="met", passed=True), *criteria),
+        grading_run_id="g",
+        graded_run_id="r",
+        result_sha256="",
+    )
+
+
+def told_of(grade):
+    note = json.loads(note_of(Facts("t", "a", "ti", "p"), "run", Status.SUCCESS, '"r"', "", grade=grade))
+    return Notification(seq=1, **note)
+
+
+def test_work_that_satisfied_comes_with_its_grade_alone():
+    note = told_of(graded("satisfied"))
+    text = render(note, tools=True)
+    assert "<grade>satisfied</grade>\n<open-tasks>" in text
+    assert "open-gap" not in text
+    assert message(note, tools=True).additional_kwargs["outrider_notification"]["grade"] == "satisfied"
+
+
+def test_work_that_did_not_satisfy_comes_with_its_open_gaps():
+    hostile = HOSTILE["closing"]
+    text = render(told_of(graded("max_iterations_reached", ("short", "900 words"), ("sourced", hostile))), tools=True)
+    assert "<grade>max_iterations_reached</grade>\n<grade-explanation>It was read.</grade-explanation>" in text
+    assert "<open-gap>short: 900 words</open-gap>" in text
+    assert text.count("</task-notification>") == 1
+
+
+def test_many_and_long_gaps_stay_within_the_bound():
+    note = told_of(graded("failed", *(("n" * 400, "&" * 2000) for _ in range(90)), explanation="<" * 4000))
+    text = render(note, tools=True)
+    assert len(text) <= LIMIT
+    assert "<open-gap>… and 70 more</open-gap>" in text
 
 
 def test_a_question_is_a_persons_to_answer():
