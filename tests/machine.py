@@ -114,6 +114,10 @@ class Machine(Ground):
     def settle(self) -> None:
         self.end(self.pick(self.hands), self.draw(endings))
 
+    @step("hands_below_a_cut", often=4)
+    def settle_below_a_cut(self) -> None:
+        self.end(self.pick(self.hands_below_a_cut), self.draw(endings))
+
     @step("readers", often=3)
     def read_news(self) -> None:
         """The parents' middleware before a model call."""

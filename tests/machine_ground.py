@@ -169,6 +169,11 @@ class Ground(RuleBasedStateMachine):
         return [hand for hand in self.hands if hand.task.children]
 
     @property
+    def hands_below_a_cut(self) -> list[Hand]:
+        """Whose canceller died, and nobody has walked since."""
+        return [hand for hand in self.hands if hand.holds and hand.task.cut]
+
+    @property
     def open_children(self) -> list[Task]:
         return [task for task in self.open_tasks if task.parent]
 
