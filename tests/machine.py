@@ -210,6 +210,11 @@ class Machine(Ground):
     def update_any(self) -> None:
         self.update(self.pick(self.tasks), self.draw(strategies))
 
+    @step("hands", often=2)
+    def overtake(self) -> None:
+        """A message that does not wait for what its task is at."""
+        self.update(self.pick(self.hands).task, Strategy.INTERRUPT)
+
     @step("hands_above")
     def update_below(self) -> None:
         """By a run above it, which may have been replaced meanwhile."""

@@ -64,7 +64,7 @@ end
 -- Start the task's next run with a message to it, and with what its last run was given and did not save. A question is
 -- dropped; one that had ended is open again for its parent. Returns what its bell needs.
 local function follow_up(last_run, run_id, given, ring_again_ms)
-  local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent')
+  local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent', 'wake_queue')
   if last_run ~= '' and redis.call('HGET', RUN, 'kind') == 'agent' then
     use_up_input(last_run)
     local unsaved, fork = redis.call('GET', INPUT), redis.call('HGET', RUN, 'fork')
@@ -78,8 +78,8 @@ local function follow_up(last_run, run_id, given, ring_again_ms)
   begin_counting(TASK)
   if HAS_PARENT and facts[3] ~= '0' then redis.call('SADD', PARENT_OPEN, facts[1]) end
   redis.call('HSET', TASK, 'token', '', 'asks', '', 'waits_for', '')
-  return begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, run_id, 'agent', facts[2], given, 'task.updated', '{}',
-    ring_again_ms)
+  return begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, run_id, 'agent', facts[2] or facts[4], given, 'task.updated',
+    '{}', ring_again_ms)
 end
 
 -- The same with the first of the messages that waited for the end of what the task was at.

@@ -247,11 +247,6 @@ BROKEN = {
         "ARGV[9] ~= '' and not holds(KEYS[31 + ARGV[9]], ARGV[10], ARGV[11], ARGV[12])",
         "false",
     ),
-    "a task that is overtaken keeps its claim": (
-        "update",
-        "redis.call('HSET', TASK, 'token', '', 'asks', '', 'waits_for', '')",
-        "",
-    ),
     "a task that is updated stays cut": ("update", "take_place(TASK, 32)", ""),
     "a child that is updated is not open again": (
         "update",
