@@ -6,7 +6,7 @@ notifications. Ids of messages stay, so that a provider's cache holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -37,6 +37,11 @@ def conversation(state: Mapping[str, Any]) -> list[BaseMessage]:
     seen = _summarized(list(state.get("messages") or ()), state.get(SUMMARIZATION_EVENT))
     payloads = state.get(PAYLOADS) or {}
     return [_portable(message, payloads) for message in _answered(seen)]
+
+
+def without_names(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages for an agent that has no files: a mark stands for media that lie in one."""
+    return [_marked(message) for message in messages]
 
 
 def preamble(run_id: str) -> HumanMessage:
@@ -94,9 +99,22 @@ def _portable(message: BaseMessage, payloads: Mapping[str, str]) -> BaseMessage:
     return message.model_copy(update=changed) if changed else message
 
 
+def _marked(message: BaseMessage) -> BaseMessage:
+    if isinstance(message.content, str) or not any(_is_name(block) for block in message.content):
+        return message
+    marks = (
+        {"type": "text", "text": f"({block['type']} omitted)"} if _is_name(block) else block
+        for block in message.content
+    )
+    return message.model_copy(update={"content": list(marks)})
+
+
+def _is_name(block: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(block, dict) and PAYLOAD_NAME in block
+
+
 def _whole(block: Any, payloads: Mapping[str, str]) -> Any:
     """A block with its media in it again, where this run has it at hand; a child with the same files reads the rest."""
-    payload = payloads.get(block.get(PAYLOAD_NAME, "")) if isinstance(block, dict) else None
-    if payload is None:
+    if not _is_name(block) or (payload := payloads.get(block[PAYLOAD_NAME])) is None:
         return block
     return {name: value for name, value in block.items() if name != PAYLOAD_NAME} | {"base64": payload}

@@ -10,7 +10,7 @@ from langgraph.types import Command
 
 from ..shared import events
 from ..shared.errors import BadInput
-from ..shared.fork import FILES, preamble
+from ..shared.fork import FILES, PAYLOADS, preamble, without_names
 from ..shared.ids import is_id
 from ..shared.inputs import ANSWERS
 from ..shared.messages import agent_input, closing
@@ -88,7 +88,7 @@ class View:
             )
         if shape.has_messages:
             news = [notification(note, tools=CURSOR in agent.channels) for note in claimed.notifications]
-            opening = _inherited(claimed, given) or closing(so_far, claimed.run.run_id)
+            opening = _inherited(claimed, given, agent) or closing(so_far, claimed.run.run_id)
             given["messages"] = [*opening, *news, *given.get("messages", ())]
         elif claimed.snapshot:
             raise BadInput(f"agent {claimed.task.agent!r} has no messages, so it cannot be a fork: submit it isolated")
@@ -138,14 +138,15 @@ class View:
         return result_of(values, self._output_keys, limit)
 
 
-def _inherited(claimed: Claimed, given: dict[str, Any]) -> list[BaseMessage]:
+def _inherited(claimed: Claimed, given: dict[str, Any], agent: Pregel[Any, Any, Any, Any]) -> list[BaseMessage]:
     """The conversation that a fork begins with; files of its parent's state go into its input."""
     if not claimed.snapshot:
         return []
     inherited = Inherited.of(claimed.snapshot)
     if inherited.files:
         given[FILES] = {**inherited.files, **given.get(FILES, {})}
-    return [*inherited.messages, preamble(claimed.run.run_id)]
+    messages = inherited.messages if PAYLOADS in agent.channels else without_names(inherited.messages)
+    return [*messages, preamble(claimed.run.run_id)]
 
 
 def _id(question: Question) -> str:

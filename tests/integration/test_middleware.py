@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import uuid
@@ -16,8 +17,12 @@ import puppets
 from outrider import BackgroundSubagents, OutriderError
 from outrider.orchestrator import home, tools
 from outrider.shared.fork import PREAMBLE
+from outrider.shared.notes import NOTE_LIMIT, note_of
+from outrider.shared.notifications import message
 from outrider.shared.on_loop import await_on
+from outrider.shared.records import Notification
 from outrider.shared.statuses import EndedAs, Status
+from outrider.shared.transitions import Facts
 from puppets import called, started
 
 CLI = "from outrider.orchestrator.cli.main import main; main()"
@@ -357,3 +362,37 @@ async def test_the_command_line_lists_children_of_a_parent(site, place, parent):
     listed = json.loads(done.stdout)["tasks"]
     assert [task["task_id"] for task in reversed(listed)] == children
     assert {task["parent_id"] for task in listed} == {parent}
+
+
+async def test_a_result_of_five_megabytes_is_told_in_part_and_read_on(site, parent):
+    await site.call(parent, started("wait for what is big"))
+    (child,) = await site.children(parent)
+    await site.end(child)
+    read = await site.call(parent, called("facts"))
+    assert len(read.last) <= NOTE_LIMIT
+    offset = int(re.search(r"of 5,000,006: check_async_task with offset=(\d+) reads on", read.last)[1])
+    read = await site.call(parent, called("check_async_task", task_id=child, offset=offset))
+    assert "<result>&amp;" in read.last
+    assert int(re.search(r"with offset=(\d+) reads on", read.last)[1]) > offset
+    read = await site.call(parent, called("check_async_task", task_id=child, offset=4_999_996))
+    assert f"<result>{'&amp;' * 10}</result>" in read.last
+
+
+@pytest.mark.parametrize(("profile", "kinds"), [({"image_inputs": False}, ["text"]), ({}, ["text", "image"])])
+async def test_a_model_that_takes_text_alone_is_not_sent_what_it_refuses(profile, kinds):
+    sent = []
+
+    class Model(Calls):
+        def _generate(self, messages, *args, **kwargs):
+            sent.append(messages)
+            return super()._generate(messages, *args, **kwargs)
+
+    model = Model(messages=iter([AIMessage("done")]), profile=profile)
+    agent = create_agent(model, middleware=[BackgroundSubagents({"leaf": "x"})])
+    result = [{"type": "text", "text": "see"}, {"type": "image", "base64": "aGk=", "mime_type": "image/png"}]
+    note = json.loads(note_of(Facts("t", "leaf", "leaf", "p"), "r", Status.SUCCESS, json.dumps(result), ""))
+    told = message(Notification(seq=1, **note), tools=True)
+    state = await agent.ainvoke({"messages": [told]})
+    assert [block["type"] for block in sent[0][-1].content] == kinds
+    assert "(image 1: image/png)" in sent[0][-1].content[0]["text"]
+    assert [block["type"] for block in state["messages"][0].content] == ["text", "image"]

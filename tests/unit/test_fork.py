@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from outrider.shared.fork import LC_SOURCE, conversation, preamble
+from outrider.shared.fork import LC_SOURCE, conversation, preamble, without_names
 from outrider.shared.snapshots import Inherited, Snapshot
 
 
@@ -124,6 +124,11 @@ def test_media_that_lie_in_a_file_are_put_in_again_where_this_run_has_them_at_ha
     other = {**stub, "deepagents_blob": "d2"}
     (kept,) = conversation({"messages": [HumanMessage([stub, other], id="h")], "_blob_payloads": {"d1": "aGk="}})
     assert kept.content == [{"type": "image", "mime_type": "image/png", "base64": "aGk="}, other]
+    text = HumanMessage("text", id="t")
+    assert without_names([text, kept]) == [
+        text,
+        HumanMessage([kept.content[0], {"type": "text", "text": "(image omitted)"}], id="h"),
+    ]
 
 
 def test_a_snapshot_is_what_the_parent_was_whatever_becomes_of_it():

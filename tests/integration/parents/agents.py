@@ -324,6 +324,8 @@ async def _leaf(state):
         await ask("leaf")
     if "fail" in text:
         raise ValueError("secret of a leaf")
+    if "big" in text:
+        text = "&" * 5_000_000
     return {"messages": [AIMessage(f"leaf: {text}")]}
 
 
