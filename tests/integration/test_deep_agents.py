@@ -1,23 +1,20 @@
-"""Deep agents on two workers: skills, memory, large results and context, over wakes, follow-ups, drains and kills."""
+"""Deep agents on two workers: skills, memory and context, over wakes and follow-ups."""
 
 import json
-import signal
 import uuid
 
 import pytest
 
 import puppets
-from outrider.shared.backend import OutriderBackend
-from outrider.shared.filestore import RedisStore
+from deep_puppets import ADA, BOB, BROKEN, READ_SHOP, SHIP, SHOP, files, finished, keen, offered, pinned, put, system
+from outrider import Outrider
+from outrider.shared.errors import BrokenAgent
+from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
 from puppets import called, started
+from workers import WorkerProcess
 
-ADA, BOB = {"user": "ada"}, {"user": "bob"}
-SHOP = "---\nname: shop\ndescription: Sells.\nmetadata:\n  include_tools: shop\n---\nAlways be polite.\n"
 AUDIT = "---\nname: audit\ndescription: Counts twice.\n---\nCount twice.\n"
-BROKEN = "---\nname: [broken\n---\n"
-READ_SHOP = called("read_file", file_path="/skills/shop/SKILL.md", limit=1000)
-SHIP = called("ship", what="a book")
 MEMORY = "/memories/AGENTS.md"
 WRITERS = 20
 
@@ -34,42 +31,6 @@ async def site(place):
     async with puppets.site(*place) as site:
         await put(site, "skills", {"/shop/SKILL.md": SHOP, "/broken/SKILL.md": BROKEN})
         yield site
-
-
-def files(site, *namespace):
-    store = RedisStore(site.redis, site.store.keys)
-    return OutriderBackend(namespace=lambda _: namespace, store=store)
-
-
-async def put(site, namespace, contents):
-    for path, text in contents.items():
-        await files(site, namespace).awrite(path, text)
-
-
-async def keen(site, **fields):
-    """A task for Ada whose model is asked for the first time; its id, and what the model reads."""
-    task_id = await site.parent("keen", **{"context": ADA, **fields})
-    return task_id, await site.read(task_id)
-
-
-async def finished(site, task_id):
-    await site.say(task_id)
-    task = await site.o.wait(task_id)
-    assert task.status is Status.SUCCESS, task.error
-    return task
-
-
-def offered(read):
-    """Names of the tools that a model is offered."""
-    return {tool["function"]["name"] for tool in read.prefix[1]}
-
-
-def system(read):
-    return json.dumps(read.prefix[0])
-
-
-def pinned(read):
-    return [m["content"] for m in read.messages if m["additional_kwargs"].get("lc_source") == "pinned_skill"]
 
 
 # --- skills ----------------------------------------------------------------------------------------------------------
@@ -153,7 +114,8 @@ async def test_what_one_task_remembers_the_next_knows_on_another_worker(site):
 
 async def test_twenty_tasks_that_edit_one_memory_at_once_lose_nothing(site):
     user = {"user": "twenty"}
-    await put_memory(site, "twenty", "".join(f"- [ ] {number:02}\n" for number in range(WRITERS)))
+    open_items = "".join(f"- [ ] {number:02}\n" for number in range(WRITERS))
+    await files(site, "memories", "twenty").awrite("/AGENTS.md", open_items)
     tasks = [(await keen(site, context=user, queue=f"worker-{1 + at % 2}"))[0] for at in range(WRITERS)]
     for number, task_id in enumerate(tasks):
         change = {"old_string": f"[ ] {number:02}", "new_string": f"[x] {number:02}"}
@@ -162,11 +124,7 @@ async def test_twenty_tasks_that_edit_one_memory_at_once_lose_nothing(site):
         assert "Successfully" in (await site.read(task_id)).last
         await finished(site, task_id)
     memory = await files(site, "memories", "twenty").aread("/AGENTS.md")
-    assert memory.file_data["content"] == "".join(f"- [x] {number:02}\n" for number in range(WRITERS))
-
-
-async def put_memory(site, user, text):
-    await files(site, "memories", user).awrite("/AGENTS.md", text)
+    assert memory.file_data["content"] == open_items.replace("[ ]", "[x]")
 
 
 # --- context ---------------------------------------------------------------------------------------------------------
@@ -189,3 +147,42 @@ async def test_the_context_reaches_tools_in_wakes_and_follow_ups(site):
     assert json.loads((await site.call(task_id, called("facts"))).last) == known
     assert (await site.call(task_id, SHIP)).last == "a book shipped for ada"
     await finished(site, task_id)
+
+
+# --- broken ----------------------------------------------------------------------------------------------------------
+
+GUARDED = """
+from deepagents import FilesystemPermission, create_deep_agent
+from deepagents.backends import LocalShellBackend
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+
+
+class Quiet(FakeListChatModel):
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+
+NO_SECRETS = FilesystemPermission(operations=["read"], paths=["/secrets/**"], mode="deny")
+{name} = create_deep_agent(Quiet(responses=["done"]), permissions=[NO_SECRETS], backend={backend})
+"""
+
+
+async def test_permissions_that_a_shell_would_get_round_are_named_at_start_and_others_run(
+    redis_url, namespace, tmp_path
+):
+    for name, backend in {"shell": "LocalShellBackend()", "plain": "None"}.items():
+        (tmp_path / f"{name}_agent.py").write_text(GUARDED.format(name=name, backend=backend))
+    graphs = {name: f"./{name}_agent.py:{name}" for name in ("shell", "plain")}
+    config = tmp_path / "langgraph.json"
+    config.write_text(json.dumps({"graphs": graphs}))
+    settings = Settings(redis_url=redis_url, namespace=namespace, config=str(config))
+    with WorkerProcess(redis_url, namespace, OUTRIDER_CONFIG=str(config)) as worker:
+        await worker.says("ready")
+        async with Outrider(settings) as o:
+            task = await o.wait((await o.submit("plain", "go")).task_id)
+            assert (task.status, task.result) == (Status.SUCCESS, "done")
+            while not await o._store.redis.exists(o._store.keys.catalogue()):
+                pass
+            with pytest.raises(BrokenAgent, match=r"NotImplementedError: .* does not yet support permissions"):
+                await o.submit("shell", "go")
+    assert [line for line in worker.lines if "agent.broken" in line and "shell" in line]
