@@ -217,11 +217,6 @@ BROKEN = {
         "",
     ),
     "a cancel leaves follow-ups": ("cancel", "redis.call('DEL', KEYS[30])", ""),
-    "a cancel that is sent again ends the run that came after it": (
-        "cancel",
-        "if task[4] == ARGV[7] then return",
-        "if false then return",
-    ),
     "a task ends while a message waits": (
         "settle",
         "local goes_on = (rests or ends) and redis.call('EXISTS', KEYS[31]) == 1",
@@ -279,7 +274,6 @@ BROKEN = {
         "if fork then redis.call('HSET', NEXT_RUN, 'fork', fork) end",
         "",
     ),
-    "a question is still asked after a message": ("update", "redis.call('HDEL', LARGE, 'interrupts')", ""),
 }
 
 
