@@ -161,7 +161,9 @@ class Outrider:
             created = written.run_id == submission.run_id
             status = Status.PENDING if created else (await self._store.peek(written.task_id)).status
         if created:
-            checked.notes += [*await self._ring(_first_bell(submission)), *_unserved(submission.queue, known)]
+            checked.notes += await self._ring(_first_bell(submission))
+            queues = dict.fromkeys(queue for queue in (submission.queue, submission.grade_queue) if queue)
+            checked.notes += [note for queue in queues for note in _unserved(queue, known)]
         return Submitted(
             task_id=written.task_id,
             run_id=written.run_id,

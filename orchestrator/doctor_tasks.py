@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..shared.checks import Finding, Level
 from ..shared.records import Run, Task
-from ..shared.statuses import Phase, Status
+from ..shared.statuses import Phase, RunStatus, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,11 @@ class Seen:
     open_children: int
 
     @property
+    def waits(self) -> bool:
+        """Whether its run waits for a worker, be it one of its agent or one that grades."""
+        return self.run is not None and self.run.status is RunStatus.PENDING
+
+    @property
     def failures(self) -> int:
         """Lost workers and retried errors of its run since the last new checkpoint."""
         return self.run.failures if self.run and self.run.saves == self.task.saves else 0
@@ -50,7 +55,7 @@ class Tasks:
 
     @property
     def _pending(self) -> list[Seen]:
-        return [one for one in self.seen if one.task.status is Status.PENDING]
+        return [one for one in self.seen if one.waits]
 
     def facts(self) -> dict[str, Any]:
         """The public form."""
@@ -88,7 +93,9 @@ async def read_tasks(store: Store) -> Tasks:
         for task, _ in found:
             member = f"{task.task_id}/{task.run_id}"
             pipe.hgetall(keys.run(task.run_id or ""))
-            pipe.zscore(keys.ring_at() if task.status is Status.PENDING else keys.leases(), member)
+            # It waits or is held; of a task that is graded the status does not tell which.
+            pipe.zscore(keys.ring_at(), member)
+            pipe.zscore(keys.leases(), member)
         rows = await pipe.execute()
     seen = [
         Seen(
@@ -96,21 +103,17 @@ async def read_tasks(store: Store) -> Tasks:
             run=Run.from_hash(fields) if fields else None,
             since_ms=now - round(task.updated_at.timestamp() * 1000),
             rings=int(fields.get(b"rings") or 0),
-            late_ms=now - int(due) if due else -1,
+            late_ms=now - int(rung or held) if rung or held else -1,
             open_children=count,
         )
-        for (task, count), fields, due in zip(found, rows[::2], rows[1::2], strict=True)
+        for (task, count), fields, rung, held in zip(found, rows[::3], rows[1::3], rows[2::3], strict=True)
     ]
     return Tasks(counts, tuple(seen))
 
 
 def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[Finding]:
     """Findings on tasks; `workers` is whether any is online: without one, nothing sweeps, and that is said already."""
-    waits = [
-        one
-        for one in tasks.seen
-        if one.task.status is Status.PENDING and one.rings > 0 and one.task.waits_for != "slot"
-    ]
+    waits = [one for one in tasks.seen if one.waits and one.rings > 0 and one.task.waits_for != "slot"]
     for queue, _ in Counter(_queue(one) for one in waits).items() if workers else ():
         there = [one for one in waits if _queue(one) == queue]
         longest = max(one.since_ms for one in there) // 1000

@@ -96,7 +96,10 @@ class ModelGrader:
         given = {"messages": [HumanMessage(text, id=f"{thread_id}-input")]}
         async for _ in asked.astream(given, config, stream_mode="updates", durability="sync", control=self.control):
             pass
-        said = (await asked.aget_state(config)).values.get("structured_response")
+        state = await asked.aget_state(config)
+        if state.interrupts:
+            raise NoVerdict("the grader asks a person, and nobody answers graders: take tools that ask nothing")
+        said = state.values.get("structured_response")
         if said is None:
             raise NoVerdict("the grader's model ended without a verdict: take one that can call tools")
         return said if isinstance(said, Verdict) else Verdict.model_validate(said)

@@ -179,6 +179,12 @@ async def test_no_model_is_built_before_the_first_grade(bench, agent, rubric):
     assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
 
 
+async def test_a_grader_that_asks_a_person_is_told_of_as_an_error(bench):
+    task = await bench.graded(await bench.work(), {"call": "consult", "args": {}})
+    assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
+    assert "nobody answers graders" in task.grade.explanation
+
+
 async def test_an_answer_that_is_no_verdict_is_told_to_the_model(bench):
     bad = verdict("satisfied", OPEN)
     task = await bench.graded(await bench.work(), bad, verdict("needs_revision", OPEN))

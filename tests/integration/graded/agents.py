@@ -13,6 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 from typing_extensions import TypedDict
@@ -113,6 +114,12 @@ def no_key():
 async def peek() -> str:
     """Look at the work."""
     return await ask("peek")
+
+
+@tool
+def consult() -> str:
+    """Ask a person."""
+    return interrupt("is it good?")
 
 
 writer = create_agent(Writer(), [])
