@@ -10,26 +10,28 @@ from ..shared.bells import Bell, bell_for
 from ..shared.connections import reachable
 from ..shared.context import running
 from ..shared.errors import BadInput, OutriderError, ParentClosed, UnknownTask
-from ..shared.ids import check_id, is_name, shorten
+from ..shared.ids import check_id, is_name, new_id, shorten
+from ..shared.outside import EXTERNAL
 from ..shared.records import Tree
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
 from .answering import Answered, check_answer
 from .files import LISTED, File, Files
+from .inbox import notes
 from .jsonable import json_object
 from .rubrics import regrades
-from .submit import FORK, Asked, Submitted, check
+from .submit import FORK, Asked, Submitted, check, title_of
 from .updating import Updated, check_strategy, check_update
 from .waiting import Watch, check_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
     from types import TracebackType
 
     from ..shared.context import Running
     from ..shared.limits import Limits
-    from ..shared.records import Event, Page, Task
+    from ..shared.records import Event, Notification, Page, Task
     from ..shared.rubric import Rubric
     from ..shared.snapshots import Snapshot
     from ..shared.statuses import Strategy
@@ -171,6 +173,50 @@ class Outrider:
             created=created,
             notes=tuple(checked.notes),
         )
+
+    async def register(
+        self,
+        agent: str | None = None,
+        home: Literal["external"] = "external",
+        task_id: str | None = None,
+        *,
+        title: str | None = None,
+    ) -> Task:
+        """Make a parent of code that runs elsewhere: a task without runs, with children and an `inbox`.
+
+        `agent` is what people see of that code; no agent of `langgraph.json` need have this name. With the `task_id`
+        of a parent that is there, that one is returned. A parent that is `idle`, and neither read nor told of anything
+        for `OUTRIDER_RETENTION_DAYS`, is removed as every tree is.
+        """
+        if home != EXTERNAL:
+            raise BadInput(f"home {shorten(repr(home))} must be {EXTERNAL!r}: a task for a worker is submitted")
+        name = EXTERNAL if agent is None else agent
+        if not is_name(name):
+            raise BadInput(f"agent {shorten(repr(agent))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+        parent_id, (shown, _) = new_id() if task_id is None else check_id(task_id), title_of(title, name)
+        with reachable(self.settings):
+            await self._store.register(parent_id, name, shown)
+            return await self._store.get(parent_id)
+
+    def inbox(self, parent_id: str) -> AsyncGenerator[Notification, None]:
+        """What a registered parent is told of its children, as it comes: `async for note in o.inbox(parent_id)`.
+
+        A notification is acknowledged when the loop asks for the next one, or by `acknowledge`; until then it comes
+        again, with the same id, wherever the inbox is read next. One reader at a time has an inbox, by a lease; another
+        one waits until that one has ended or died. It ends when the parent was cancelled and all is read. Redis may
+        restart meanwhile. Raises `UnknownTask`, `BadInput` where the task is at home in a worker, and `InboxLost` where
+        another reader took over.
+        """
+        return notes(check_id(parent_id, "parent"), self._store, self._watch, self.settings)
+
+    async def acknowledge(self, parent_id: str, note: Notification) -> None:
+        """Note that a registered parent has dealt with this notification, and all before it."""
+        await self.unread(check_id(parent_id, "parent"), saved=note.seq, after=note.seq)
+
+    async def unread(self, parent_id: str, *, saved: int, after: int) -> tuple[Notification, ...]:
+        """What came for a registered parent after a number, a page of it; all up to `saved` is dealt with."""
+        with reachable(self.settings):
+            return await self._store.unread(parent_id, saved=saved, after=after)
 
     async def get(self, task_id: str) -> Task:
         """The task with its runs and its result; `UnknownTask` where there is none."""
@@ -335,11 +381,15 @@ class Outrider:
         A task that had ended keeps its status, and the answer says which. Its parent is told, unless it is the one who
         cancels, from inside its run.
         """
-        check_id(task_id)
         inside = running.get()
+        return await self.cancel_by(inside.claim.task_id if inside else None, task_id, keep_children=keep_children)
+
+    async def cancel_by(self, who: str | None, task_id: str, *, keep_children: bool = False) -> Cancelled:
+        """Do what `cancel` does; `who` is the task that cancels."""
+        check_id(task_id)
         with reachable(self.settings):
             task = await self._store.peek(task_id)
-            by_parent = inside is not None and inside.claim.task_id == task.parent_id
+            by_parent = who is not None and who == task.parent_id
             answer = await self._store.cancel(task_id, keep_children=keep_children, tell_parent=not by_parent)
         for bell in answer.bells:
             await self._ring(bell)

@@ -9,11 +9,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..shared.context import running
+from ..shared.ids import is_id
 from ..shared.on_loop import wait_on
 from .client import Outrider
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..shared.records import Task
+
+#: State key of a parent in a process of the user's own whose thread's id cannot be a task's: the id of its task.
+PARENT = "outrider_parent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +28,16 @@ class Home:
 
     client: Outrider
     loop: asyncio.AbstractEventLoop  #: on which the client works
-    parent: Task | None  #: the running task; `None` in a process of the user's own, where nobody is told of an end
+    parent: Task | None  #: the running task; `None` in a process of the user's own
     context: dict[str, Any] | None = None  #: of the parent's runs, and so of its children's
     configurable: dict[str, Any] | None = None
+
+    def parent_id(self, thread_id: object, state: Mapping[str, Any]) -> str | None:
+        """The parent's task: the running one, else the one that has the thread's id, or whose id the state keeps."""
+        if self.parent is not None:
+            return self.parent.task_id
+        known: str | None = thread_id if isinstance(thread_id, str) and is_id(thread_id) else state.get(PARENT)
+        return known
 
 
 def home() -> Home:

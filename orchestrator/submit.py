@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..shared.errors import BadInput, BrokenAgent, UnknownAgent
 from ..shared.ids import is_name, new_id, shorten
 from ..shared.limits import Limits
+from ..shared.outside import EXTERNAL
 from ..shared.queues import PARENTS, SUBAGENTS
 from ..shared.record import Record
 from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
@@ -98,10 +99,10 @@ def check(
     configurable = _configurable(asked.configurable, changed)
     metadata = json_object(asked.metadata or {}, "metadata", changed)
     check_size(max_bytes, **given, context=context, configurable=configurable, metadata=metadata)
-    title, cut = _title(asked.title, entry.name)
+    title, cut = title_of(asked.title, entry.name)
     notes += cut + _replaced(changed)
     queue = _queue(asked.queue)
-    if parent is not None and asked.notify_parent and _is_deaf(published.get(parent.agent)):
+    if parent is not None and parent.home != EXTERNAL and asked.notify_parent and _is_deaf(published.get(parent.agent)):
         raise BadInput(
             f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
             "(submit with notify_parent=False, or give the agent a `messages` state key)"
@@ -228,7 +229,8 @@ def check_size(bound: int, **parts: Any) -> None:
         )
 
 
-def _title(title: Any, agent: str) -> tuple[str, list[str]]:
+def title_of(title: Any, agent: str) -> tuple[str, list[str]]:
+    """What people see of a task, its agent's name where nothing was given; and a note where it was cut."""
     if title is None:
         return agent, []
     if not isinstance(title, str) or not title.strip():

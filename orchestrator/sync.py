@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
-    from ..shared.records import Event
+    from ..shared.records import Event, Notification
     from ..shared.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def _blocking(
@@ -52,6 +53,8 @@ class SyncOutrider:
         self._exit.enter_context(self._portal.wrap_async_context_manager(client))
 
     submit = _blocking(Outrider.submit)
+    register = _blocking(Outrider.register)
+    acknowledge = _blocking(Outrider.acknowledge)
     get = _blocking(Outrider.get)
     list = _blocking(Outrider.list)
     wait = _blocking(Outrider.wait)
@@ -68,6 +71,12 @@ class SyncOutrider:
         with self._following(self._client.follow(task_id, after)) as following:
             while (event := self._run(following)) is not None:
                 yield event
+
+    def inbox(self, parent_id: str) -> Iterator[Notification]:
+        """What a registered parent is told of its children, as it comes; acknowledged when the next is asked for."""
+        with self._following(self._client.inbox(parent_id)) as following:
+            while (note := self._run(following)) is not None:
+                yield note
 
     @property
     def settings(self) -> Settings:
@@ -96,8 +105,8 @@ class SyncOutrider:
             raise
 
     @contextmanager
-    def _following(self, events: AsyncIterator[Event]) -> Iterator[Callable[[], Coroutine[Any, Any, Event | None]]]:
-        async def following() -> Event | None:
+    def _following(self, events: AsyncIterator[T]) -> Iterator[Callable[[], Coroutine[Any, Any, T | None]]]:
+        async def following() -> T | None:
             return await anext(events, None)
 
         async def close() -> None:

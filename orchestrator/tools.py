@@ -117,12 +117,12 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
         # A step that runs again after a crash gives the message once.
         updated = await at.client.update_once(task_id, message, strategy, key=_key(at, runtime))
         task = await at.client.get(task_id)
-        return _told(runtime, _what_became_of(updated, task, at), {task_id: _entry(task)})
+        return _told(runtime, _what_became_of(updated, task, _parent_id(at, runtime)), {task_id: _entry(task)})
 
     async def cancel(task_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         at = home()
         await _own(at, task_id, runtime)
-        answer = await at.client.cancel(task_id)
+        answer = await at.client.cancel_by(_parent_id(at, runtime), task_id)
         task = await at.client.get(task_id)
         already = f"Task {task_id} had already ended: {answer.status.value}. Nothing was changed."
         text = f"Task {task_id} is cancelled." if answer.outcome == "cancelled" else already
@@ -164,23 +164,36 @@ async def _start(
         notify_parent=subagent.notify_parent,
         mode=subagent.mode,
     )
-    submitted = await at.client.submit_asked(asked, snapshot=snapshot)
+    parent_id = _parent_id(at, runtime)
+    if at.parent is None and parent_id is not None:
+        await at.client.register(task_id=parent_id)
+    submitted = await at.client.submit_asked(asked, parent_id, snapshot)
     task = await at.client.get(submitted.task_id)
-    text = "\n".join((f"Started task {task.task_id} ({subagent.name}). {_whether_told(task, at)}", *submitted.notes))
+    told = _whether_told(task, parent_id)
+    text = "\n".join((f"Started task {task.task_id} ({subagent.name}). {told}", *submitted.notes))
     return _told(runtime, text, {task.task_id: _entry(task)})
 
 
 def _key(at: Home, runtime: ToolRuntime[Any, Any]) -> str | None:
     """Name this call of a tool, the same each time its step runs; `None` where the parent's thread has no name."""
-    thread_id = at.parent.task_id if at.parent else runtime.config.get("configurable", {}).get("thread_id")
+    thread_id = at.parent.task_id if at.parent else _thread_id(runtime)
     return f"{thread_id}:{runtime.tool_call_id}" if thread_id else None
 
 
-def _whether_told(task: Task, at: Home) -> str:
-    return TOLD if at.parent and at.parent.task_id == task.parent_id and task.notify_parent else NOT_TOLD
+def _parent_id(at: Home, runtime: ToolRuntime[Any, Any]) -> str | None:
+    return at.parent_id(_thread_id(runtime), runtime.state)
 
 
-def _what_became_of(updated: Updated, task: Task, at: Home) -> str:
+def _thread_id(runtime: ToolRuntime[Any, Any]) -> str | None:
+    thread_id: str | None = runtime.config.get("configurable", {}).get("thread_id")
+    return thread_id
+
+
+def _whether_told(task: Task, parent_id: str | None) -> str:
+    return TOLD if task.parent_id is not None and task.parent_id == parent_id and task.notify_parent else NOT_TOLD
+
+
+def _what_became_of(updated: Updated, task: Task, parent_id: str | None) -> str:
     if updated.run_id is None:
         text = f"Task {task.task_id} reads your message when it is done with what it is at."
     elif updated.overtaken:
@@ -188,7 +201,7 @@ def _what_became_of(updated: Updated, task: Task, at: Home) -> str:
     else:
         text = f"Task {task.task_id} goes on with your message."
     dropped = "The question that it asked a person is dropped." if updated.dropped else ""
-    return " ".join(filter(None, (text, dropped, _whether_told(task, at))))
+    return " ".join(filter(None, (text, dropped, _whether_told(task, parent_id))))
 
 
 def _tool(
@@ -227,7 +240,7 @@ def _in_words() -> Iterator[None]:
 async def _own(at: Home, task_id: str, runtime: ToolRuntime[Any, Any]) -> Task:
     """The task, where it descends from this parent; else an error that a model can act on."""
     task = await at.client.get(task_id)
-    if task_id in _known(runtime) or (at.parent and at.parent.task_id in task.ancestors):
+    if task_id in _known(runtime) or _parent_id(at, runtime) in task.ancestors:
         return task
     raise ToolException(f"task {task_id} is not one of yours: list_async_tasks shows those that are")
 

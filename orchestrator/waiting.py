@@ -73,20 +73,22 @@ class Watch:
 
     async def peek(self, task_id: str) -> Task:
         """The task's record; waits for a Redis that is away."""
-        task: Task = await self._patiently(lambda: self._store.peek(task_id))
+        task: Task = await self.patiently(lambda: self._store.peek(task_id))
         return task
 
-    async def read(self, task_id: str, after: str, *, block: bool) -> tuple[Event, ...]:
+    async def read(self, task_id: str, after: str, *, block: bool, at_most_ms: int | None = None) -> tuple[Event, ...]:
         """Events after `after`; none came where the answer is empty. Waits for a Redis that is away."""
-        events: tuple[Event, ...] = await self._patiently(lambda: self._read(task_id, after, block=block))
+        block_ms = min(at_most_ms or BLOCK_MS, BLOCK_MS) if block else None
+        events: tuple[Event, ...] = await self.patiently(lambda: self._read(task_id, after, block=block_ms))
         return events
 
-    async def _read(self, task_id: str, after: str, *, block: bool) -> tuple[Event, ...]:
+    async def _read(self, task_id: str, after: str, *, block: int | None) -> tuple[Event, ...]:
         # A server that vanished without a word answers nothing, ever: the client must not wait for ever either.
         async with asyncio.timeout(BLOCK_MS / 1000 + ANSWER_SECONDS):
-            return await self._store.events(task_id, after, reader=self._reader, block_ms=BLOCK_MS if block else None)
+            return await self._store.events(task_id, after, reader=self._reader, block_ms=block)
 
-    async def _patiently(self, ask: Callable[[], Any]) -> Any:
+    async def patiently(self, ask: Callable[[], Any]) -> Any:
+        """What this returns; waits for a Redis that is away."""
         until = time.monotonic() + PATIENCE_SECONDS
         pause = RETRY_SECONDS
         while True:

@@ -124,6 +124,17 @@ class AnswerConflict(OutriderError):
         )
 
 
+class InboxLost(OutriderError):
+    """Another reader has taken an inbox over."""
+
+    def __init__(self, parent_id: str) -> None:
+        self.parent_id = parent_id
+        super().__init__(
+            f"the inbox of {parent_id} has another reader now, since this one did not renew its lease in time (was its "
+            "loop blocked?): what was not acknowledged is read there again; read the inbox anew to stand by"
+        )
+
+
 class ClaimLost(OutriderError):
     """A write came from a claim that a later claim or a cancel has replaced."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from pydantic import Field
 
@@ -18,6 +18,9 @@ from .limits import Limits, Usage
 from .record import Moment, Record
 from .rubric import Rubric  # noqa: TC001 pydantic reads it
 from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
+
+if TYPE_CHECKING:
+    from langchain_core.messages import HumanMessage
 
 Hash: TypeAlias = Mapping[bytes, bytes]
 
@@ -244,6 +247,19 @@ class Notification(Record):
     grade: NotedGrade | None = None  #: of a task that was graded
     open_children: int = 0  #: of the parent, when this arrived
     overtaken: bool = False  #: a later run of the task had begun when this was given to the parent
+
+    @property
+    def text(self) -> str:
+        """What a model reads of it: one block, escaped and bounded."""
+        from .notifications import render  # noqa: PLC0415 LangChain takes its time to import
+
+        return render(self, tools=False)
+
+    def message(self) -> HumanMessage:
+        """The message that tells a parent's model; by its id, which is this one's, a LangGraph state holds it once."""
+        from .notifications import message  # noqa: PLC0415
+
+        return message(self, tools=False)
 
     @classmethod
     def from_entry(cls, entry: tuple[bytes, list[bytes]]) -> Self:

@@ -18,6 +18,7 @@ from .ids import new_token
 from .inputs import FEEDBACK, joined
 from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
 from .notes import note_of
+from .outside import Outside
 from .queries import CHUNK
 from .questions import Questions
 from .records import Notification, Run, Task
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .snapshots import Snapshot
 
 
-class Store(Questions, Updates, Removal):
+class Store(Questions, Updates, Outside, Removal):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def submit(

@@ -101,6 +101,8 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     events.GRADE_STARTED: ("grading", lambda data: f"iteration {data.get('iteration')}"),
     events.GRADE_FINISHED: ("grade", _grade),
     "task.revising": ("pending", lambda _: "to revise its work"),
+    "task.registered": ("idle", lambda _: "a parent in a process of its own"),
+    "inbox.left": ("news", lambda _: "its reader has left the inbox"),
     "inbox.arrived": ("news", lambda data: f"of task {data.get('task_id')}"),
     "task.cancelled": ("cancelled", lambda _: ""),
     "task.settled": ("settled", lambda data: data.get("error_type") or ""),

@@ -127,17 +127,19 @@ async def test_an_agent_in_a_process_of_the_users_own_starts_tasks_and_reads_wha
         assert state["messages"][-1].text == "done"
         return [message.text for message in state["messages"][-1 - len(calls) : -1]], state["async_tasks"]
 
-    (told,), tasks = await turn(started("now"))
+    (told,), tasks = await turn(started("wait"))
     (task_id,) = tasks
-    assert told == f"Started task {task_id} (leaf). {tools.NOT_TOLD}"
-    await site.o.wait(task_id)
+    assert told == f"Started task {task_id} (leaf). {tools.TOLD}"
+    assert (await site.o.get(task_id)).parent_id == way
+    assert (await site.o.get(way)).home == "external"
+    await site.end(task_id)
     stranger = await site.parent("leaf")
     (report, listed, refused), tasks = await turn(
         called("check_async_task", task_id=task_id),
         called("list_async_tasks", status_filter="success"),
         called("check_async_task", task_id=stranger),
     )
-    assert "<result>leaf: now</result>" in report
+    assert "<result>leaf: wait</result>" in report
     assert listed == f"- {task_id} leaf success leaf"
     assert "is not one of yours" in refused
     assert tasks[task_id]["status"] == "success"
@@ -147,6 +149,133 @@ async def test_an_agent_in_a_process_of_the_users_own_starts_tasks_and_reads_wha
     assert [message["content"] for message in read.messages][-4:] == ["done", "go", PREAMBLE, "a brief"]
     (told,), _ = await turn(called("cancel_async_task", task_id=fork))
     assert told == f"Task {fork} is cancelled."
+
+
+class Own:
+    """An agent in a process of the user's own; the test says what its model says, and sees what it read."""
+
+    def __init__(self, saver=None, **config):
+        self.said, self.read = [], []
+        reader = self
+
+        class Reads(Calls):
+            def _generate(self, messages, *args, **kwargs):
+                reader.read.append(messages)
+                return super()._generate(messages, *args, **kwargs)
+
+        self.agent = create_agent(
+            Reads(messages=iter(self.next, None)),
+            middleware=[BackgroundSubagents({"leaf": "finds"})],
+            checkpointer=saver,
+        )
+        self.config = {"configurable": config}
+
+    def next(self):
+        said = self.said.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said() if callable(said) else said
+
+    async def turn(self, *said, given=()):
+        """Let the model say these in turn; the state after that."""
+        self.said[:] = said
+        return await self.agent.ainvoke({"messages": list(given) or [HumanMessage("go")]}, self.config)
+
+    @property
+    def told(self):
+        """Ids of the notifications that the model read in its last call."""
+        return puppets.notified(self.read[-1])
+
+
+def calls(*tools):
+    return AIMessage("", tool_calls=[{"id": uuid.uuid4().hex, **tool} for tool in tools])
+
+
+async def ended(site, state):
+    """Let the tasks in a state end; return their notifications' ids."""
+    await site.end(*state["async_tasks"])
+    return [f"{task_id}:{(await site.o.wait(task_id)).runs[-1].run_id}:success" for task_id in state["async_tasks"]]
+
+
+@pytest.mark.usefixtures("own_process")
+@pytest.mark.parametrize("thread_id", ["own-1", "my thread/1"])
+async def test_an_agent_in_a_process_of_the_users_own_hears_of_each_end_once(site, thread_id):
+    own = Own(InMemorySaver(), thread_id=thread_id)
+    state = await own.turn(calls(started("wait"), started("wait")), AIMessage("handed out"))
+    ids = await ended(site, state)
+    parent_id = (await site.o.get(next(iter(state["async_tasks"])))).parent_id
+    assert (parent_id == thread_id) == (thread_id == "own-1")
+    state = await own.turn(AIMessage("heard"))
+    assert sorted(own.told) == sorted(ids)
+    assert {task["status"] for task in state["async_tasks"].values()} == {"success"}
+    # They are in the state; that it was saved is known when it is loaded.
+    assert (await site.o.get(parent_id)).cursor == 0
+    state = await own.turn(AIMessage("nothing new"))
+    assert sorted(puppets.notified(state["messages"])) == sorted(ids)
+    assert (await site.o.get(parent_id)).cursor == 2
+    assert await site.redis.xlen(site.store.keys.inbox(parent_id)) == 0
+
+
+@pytest.mark.usefixtures("own_process")
+async def test_news_that_comes_with_the_final_answer_is_read_before_the_turn_ends(site):
+    own = Own(InMemorySaver(), thread_id="own-2")
+    state = await own.turn(calls(started("wait")), AIMessage("handed out"))
+    (task_id,) = state["async_tasks"]
+
+    loop = asyncio.get_running_loop()
+
+    def late():
+        """A final answer during which the child ends."""
+        asyncio.run_coroutine_threadsafe(site.end(task_id), loop).result()
+        return AIMessage("bye")
+
+    state = await own.turn(late, AIMessage("heard"))
+    assert [message.text for message in state["messages"][-3:] if message.type == "ai"] == ["bye", "heard"]
+    (run,) = (await site.o.get(task_id)).runs
+    assert puppets.notified(state["messages"]) == [f"{task_id}:{run.run_id}:success"]
+
+
+@pytest.mark.usefixtures("own_process")
+async def test_what_a_turn_took_in_and_did_not_save_comes_again(site):
+    own = Own(InMemorySaver(), thread_id="own-3")
+    ids = await ended(site, await own.turn(calls(started("wait")), AIMessage("handed out")))
+    own.said[:] = [ConnectionError("the model is away")]
+    with pytest.raises(ConnectionError):
+        await own.agent.ainvoke({"messages": [HumanMessage("go")]}, own.config, durability="exit")
+    state = await own.turn(AIMessage("heard"))
+    assert puppets.notified(state["messages"]) == ids
+
+
+@pytest.mark.usefixtures("own_process")
+async def test_a_message_that_the_program_gave_itself_is_not_told_twice(site):
+    own = Own(InMemorySaver(), thread_id="own-4")
+    ids = await ended(site, await own.turn(calls(started("wait"), started("wait")), AIMessage("handed out")))
+    async for note in site.o.inbox("own-4"):
+        state = await own.agent.aget_state(own.config)
+        if note.seq > state.values.get("outrider_cursor", 0):
+            state = await own.turn(AIMessage("heard"), given=[note.message()])
+            assert sorted(puppets.notified(state["messages"])) == sorted(ids)
+        if note.seq == 2:
+            break
+    assert len(own.read) == 3
+
+
+@pytest.mark.usefixtures("own_process")
+async def test_an_agent_whose_state_nobody_saves_hears_while_it_is_called(site):
+    own = Own()
+    state = await own.turn(calls(started("wait")), AIMessage("handed out"))
+    (ids, parent_id) = await ended(site, state), state["outrider_parent"]
+    own.said[:] = [AIMessage("heard")]
+    state = await own.agent.ainvoke(state)
+    assert (own.told, puppets.notified(state["messages"])) == (ids, ids)
+    assert (await site.o.get(parent_id)).cursor == 1
+
+
+@pytest.mark.usefixtures("own_process")
+async def test_without_redis_an_agent_of_the_users_own_goes_on_without_news(monkeypatch):
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", "redis://127.0.0.1:1/0")
+    state = await Own(InMemorySaver(), thread_id="own-5").turn(AIMessage("done"))
+    assert state["messages"][-1].text == "done"
 
 
 async def test_tools_refuse_what_is_not_theirs_in_words_that_a_model_can_act_on(site, parent):

@@ -1,0 +1,95 @@
+"""The inbox of a parent that is at home in this process: each notification once it came, until it was dealt with."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..shared.connections import reachable
+from ..shared.errors import InboxLost, OutriderError, RedisUnreachable
+from ..shared.ids import new_token
+from ..shared.outside import Busy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ..shared.outside import Outside, Read
+    from ..shared.records import Notification
+    from ..shared.settings import Settings
+    from .waiting import Watch
+
+
+async def notes(
+    parent_id: str, store: Outside, open_watch: Callable[[], Watch], settings: Settings
+) -> AsyncGenerator[Notification, None]:
+    """The notifications of a parent, oldest first, also those to come; each is dealt with when the next is asked for.
+
+    Ends when the parent was cancelled and all is read. While another reader has the inbox, it waits for that one's end.
+    """
+    async with open_watch() as watch:
+        # Whatever comes after this event wakes a read that found nothing.
+        with reachable(settings):
+            after = await store.last_event_id(parent_id)
+        lease = Lease(parent_id, store, settings)
+        try:
+            while True:
+                read = await watch.patiently(lease.read)
+                if isinstance(read, Busy) or not read.notes:
+                    if not isinstance(read, Busy) and read.status.terminal:
+                        return
+                    wait_ms = read.lease_ms if isinstance(read, Busy) else None
+                    events = await watch.read(parent_id, after, block=True, at_most_ms=wait_ms)
+                    after = events[-1].id if events else after
+                    continue
+                for note in read.notes:
+                    yield note
+                    lease.done = note.seq
+        finally:
+            await lease.leave()
+
+
+@dataclass(slots=True)
+class Lease:
+    """The one reader's hold of an inbox; it is renewed until it is left, or another reader took it."""
+
+    parent_id: str
+    store: Outside
+    settings: Settings
+    token: str = field(default_factory=new_token)
+    done: int = 0  #: number of the last notification that was dealt with
+    renewing: asyncio.Task[None] | None = None
+
+    async def read(self) -> Read | Busy:
+        """What comes next, with the lease taken or renewed."""
+        read = await self._read(1)
+        if self.renewing is None and not isinstance(read, Busy):
+            self.renewing = asyncio.create_task(self._renew())
+        return read
+
+    async def leave(self) -> None:
+        """Let the next reader begin at once. Where Redis is away it begins when the lease has run out."""
+        if self.renewing is None:
+            return
+        self.renewing.cancel()
+        with suppress(OutriderError), reachable(self.settings):
+            await self.store.leave_inbox(self.parent_id, self.token, done=self.done)
+
+    async def _read(self, count: int) -> Read | Busy:
+        return await self.store.read_inbox(
+            self.parent_id,
+            self.token,
+            "go on" if self.renewing else "begin",
+            lease_ms=self.settings.lease_ms,
+            done=self.done,
+            count=count,
+        )
+
+    async def _renew(self) -> None:
+        # What is wrong, the next read tells.
+        with suppress(InboxLost):
+            while True:
+                await asyncio.sleep(self.settings.heartbeat_seconds)
+                with suppress(RedisUnreachable), reachable(self.settings):
+                    await self._read(0)

@@ -1,0 +1,65 @@
+"""What a parent in a process of the user's own hears of its children: its middleware reads the inbox of its task.
+
+A notification is dealt with once a state that holds it was saved. What a state says was taken in while this invocation
+lasts may not be saved yet; what it said when the invocation began is.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..shared.errors import BadInput, RedisUnreachable, UnknownTask
+from ..shared.ids import new_id
+from ..shared.notes import CURSOR
+from ..shared.on_loop import await_on
+from .home import PARENT, home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langgraph.runtime import Runtime
+
+    from ..shared.records import Notification
+
+#: State key that is never saved: this invocation has looked into the inbox.
+LOOKED = "outrider_looked"
+
+
+async def arrived(state: Mapping[str, Any], runtime: Runtime[Any]) -> tuple[dict[str, Any], Sequence[Notification]]:
+    """What came since the last model call, and what the state is to keep of that."""
+    thread_id, at = _thread_id(runtime), home()
+    parent_id, cursor = at.parent_id(thread_id, state), state.get(CURSOR, 0)
+    keep: dict[str, Any] = {} if state.get(LOOKED) else {LOOKED: True}
+    if parent_id is None:
+        return {**keep, PARENT: new_id()}, ()
+    saved = 0 if state.get(LOOKED) else cursor
+    notes = await _unread(parent_id, saved, cursor)
+    # One that the program itself has put into the state by `Notification.message()` stands there.
+    there = {message.id for message in state["messages"]}
+    new = [note for note in notes if note.id not in there]
+    return ({**keep, CURSOR: notes[-1].seq} if notes else keep), new
+
+
+async def is_there_more(state: Mapping[str, Any], runtime: Runtime[Any]) -> bool:
+    """Whether something came while the model wrote its final answer.
+
+    If nothing did, a state that no thread keeps goes to the caller now: what it holds is dealt with.
+    """
+    thread_id, cursor = _thread_id(runtime), state.get(CURSOR, 0)
+    parent_id = home().parent_id(thread_id, state)
+    if parent_id is None:
+        return False
+    return bool(await _unread(parent_id, 0 if thread_id else cursor, cursor))
+
+
+def _thread_id(runtime: Runtime[Any]) -> str | None:
+    return runtime.execution_info.thread_id if runtime.execution_info else None
+
+
+async def _unread(parent_id: str, saved: int, after: int) -> tuple[Notification, ...]:
+    """What stands in the inbox; nothing where no task was started yet, or where Redis is away: then it comes later."""
+    at = home()
+    with suppress(UnknownTask, BadInput, RedisUnreachable):
+        return await await_on(at.loop, at.client.unread(parent_id, saved=saved, after=after))
+    return ()

@@ -1,0 +1,98 @@
+"""Parents that are at home elsewhere, in a process of the user's own: they have no runs here, only an inbox."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from .clockwork import Clockwork
+from .errors import BadInput, InboxLost, OutriderError, UnknownTask
+from .records import Notification
+from .statuses import Status
+from .transitions import Facts
+
+EXTERNAL = "external"  #: the home of such a task, and the agent's name of one without
+MOST_READ = 100  #: notifications that a reader with a cursor of its own gets at once
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What stands in an inbox next."""
+
+    status: Status  #: of the parent
+    notes: tuple[Notification, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another reader has the inbox."""
+
+    lease_ms: int  #: how long, unless it renews
+
+
+class Outside(Clockwork):
+    """The part of the store that serves parents which are at home elsewhere."""
+
+    async def register(self, task_id: str, agent: str, title: str) -> None:
+        """Write an `idle` task that is at home elsewhere; one that is there with this id stays as it is.
+
+        Raise `BadInput` where that one is at home in a worker, and `OutriderError` while one is being removed.
+        """
+        facts = Facts(task_id, agent, title)
+        keys = [self.keys.tasks(), self.keys.agent(agent), self.keys.trees(), self.keys.remains(task_id)]
+        fields = {"task_id": task_id, "agent": agent, "title": title, "home": EXTERNAL}
+        (answer,) = await self._scripts(
+            "register",
+            [*self._task_keys(facts, None), *keys],
+            [
+                task_id,
+                json.dumps({"agent": agent, "title": title}),
+                *(part for pair in fields.items() for part in pair),
+            ],
+        )
+        if answer == b"worker":
+            raise _at_home_here(task_id)
+        if answer == b"remains":
+            raise OutriderError(f"an old task {task_id} is being removed: try again in a moment, or use another id")
+
+    async def read_inbox(
+        self, task_id: str, token: str, how: Literal["begin", "go on"], *, lease_ms: int, done: int, count: int = 1
+    ) -> Read | Busy:
+        """Take or renew the one lease of an inbox, note that all up to `done` was dealt with, and read what comes next.
+
+        Raise `InboxLost` where another reader took over, `UnknownTask`, and `BadInput` where it is at home in a worker.
+        """
+        return await self._inbox(task_id, [token, how, lease_ms, done, done, count])
+
+    async def leave_inbox(self, task_id: str, token: str, *, done: int) -> None:
+        """Give the lease up, so that the next reader need not wait for its end."""
+        await self._inbox(task_id, [token, "end", 0, done, done, 0])
+
+    async def unread(self, task_id: str, *, saved: int, after: int) -> tuple[Notification, ...]:
+        """What stands in an inbox after a number, for who has all up to `saved` in a saved state; a page at most."""
+        read = await self._inbox(task_id, ["", "go on", 0, saved, after, MOST_READ])
+        return read.notes if isinstance(read, Read) else ()
+
+    async def _inbox(self, task_id: str, args: list[str | bytes | int | float]) -> Read | Busy:
+        answer, *rest = await self._scripts(
+            "inbox",
+            [*self._task_keys(Facts(task_id, EXTERNAL), None), self.keys.inbox(task_id)],
+            args,
+        )
+        match answer:
+            case b"read":
+                return Read(Status(rest[0].decode()), tuple(Notification.from_entry(entry) for entry in rest[1]))
+            case b"busy":
+                return Busy(int(rest[0]))
+            case b"lost":
+                raise InboxLost(task_id)
+            case b"worker":
+                raise _at_home_here(task_id)
+        raise UnknownTask(task_id)
+
+
+def _at_home_here(task_id: str) -> BadInput:
+    return BadInput(
+        f"task {task_id} is at home in a worker, which takes its inbox in: register a parent of yours, with another id"
+    )
