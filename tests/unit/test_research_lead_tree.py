@@ -43,8 +43,8 @@ async def test_every_claim_of_the_report_stands_where_it_says(trees, docs):
 
 async def test_the_lead_rests_while_analysts_work_and_is_woken_once_for_all_the_news(trees, docs):
     task = await trees.ask(QUESTION, docs)
-    assert [run.ended_as for run in task.runs] == ["rested", "finished"]
-    assert [run.queue for run in task.runs] == ["subagents", "parents"]
+    assert [run.ended_as for run in task.runs] == ["rested", "finished", "graded"]
+    assert [run.queue for run in task.runs] == ["subagents", "parents", "graders"]
     assert task.cursor == task.given == task.seq == 2
 
 
@@ -185,7 +185,7 @@ async def test_a_provider_s_model_leads_with_the_same_tools_and_its_report_is_ch
     first, *rest = task.result.splitlines()
     assert first == claim
     assert rest == ["(3 of the report's lines left out: what they say is not borne out by a citation that stands.)"]
-    assert [run.ended_as for run in task.runs] == ["rested", "finished"]
+    assert [run.ended_as for run in task.runs] == ["rested", "finished", "graded"]
     [analyst] = await trees.analysts(task.task_id)
     assert analyst.result == first
     messages = await trees.messages(task.task_id)
