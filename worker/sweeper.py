@@ -61,6 +61,7 @@ class Sweeper:
         self._slots = slots or {}
         self._retention = Retention(settings, store)
         self._due = asyncio.Event()  #: something is, before the next round
+        self._ringing = asyncio.Lock()
         self._broker_away = False  #: since this sweep found it so
         self._complained = False  #: of a broker that is away
 
@@ -98,15 +99,14 @@ class Sweeper:
         unclosed = await store.unclosed(older_than_ms=lease_ms)
         old_trees = await store.old_trees(older_than_ms=self._settings.retention_ms)
         condemned = await store.condemned()
-        done = 0
+        # All at once, since their runs stand still: what they ask of Redis goes in a few exchanges.
+        done = sum(await asyncio.gather(*(self._member(keys.leases(), *one, self._take_lost) for one in due.lost)))
         for index, members, deal in (
-            (keys.leases(), due.lost, self._take_lost),
             (keys.ring_at(), due.overdue, self._ring_overdue),
             (keys.answer_until(), due.unanswered, self._expire),
         ):
             for task_id, run_id in members:
-                member = f"{task_id}/{run_id}" if run_id else task_id
-                done += await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
+                done += await self._member(index, task_id, run_id, deal)
         for bell in await store.admit(self._slots, lease_ms=lease_ms):
             await self._ring(bell)
         for index, task_ids, work in (
@@ -118,6 +118,12 @@ class Sweeper:
                 done += await self._guarded(index, task_id, work(task_id))
         full = max(len(due.lost), len(due.overdue), len(due.unanswered), len(unclosed)) >= SWEEP_PAGE
         return done > 0 and (full or max(len(old_trees), len(condemned)) >= PAGE)
+
+    async def _member(
+        self, index: str, task_id: str, run_id: str, deal: Callable[[Task, Run], Awaitable[bool]]
+    ) -> bool:
+        member = f"{task_id}/{run_id}" if run_id else task_id
+        return await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
 
     async def _guarded(self, index: str, member: str, work: Coroutine[Any, Any, bool]) -> bool:
         """Do what a member needs; one that fails is put off, so that it does not stand before the others again."""
@@ -150,15 +156,16 @@ class Sweeper:
 
     async def _ring(self, bell: Bell) -> None:
         """Ring, unless this sweep found the broker away: whatever was not rung is overdue some time."""
-        if self._broker_away:
-            return
-        try:
-            await self._send(bell)
-        except BrokerUnreachable as error:
-            self._broker_away = True
-            if not self._complained:
-                log.warning("bell.not_rung", task_id=bell.task_id, run_id=bell.run_id, error=str(error))
-        self._complained = self._broker_away
+        async with self._ringing:  # one after the other: the first that fails spares the rest their wait
+            if self._broker_away:
+                return
+            try:
+                await self._send(bell)
+            except BrokerUnreachable as error:
+                self._broker_away = True
+                if not self._complained:
+                    log.warning("bell.not_rung", task_id=bell.task_id, run_id=bell.run_id, error=str(error))
+            self._complained = self._broker_away
 
     async def _take_lost(self, task: Task, run: Run) -> bool:
         facts, claim = Facts.of(task), Claim(task.task_id, run.run_id, run.epoch, run.token or "")
