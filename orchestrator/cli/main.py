@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXITS = (
     "Exit codes: 0 done · 1 ended as error, timeout or cancelled, or doctor found something · "
     "2 bad use, unknown id or a refusal · 3 cannot reach Redis · 4 --wait met a question · "
-    "5 --wait-timeout passed, the task goes on"
+    "5 --wait-timeout passed, the task goes on · 6 done, but its grade is not satisfied"
 )
 
 app = typer.Typer(

@@ -368,7 +368,11 @@ async def test_an_agent_that_grades_itself_gets_the_rubric_and_no_grader(bench):
     held = await bench.store.claim(await bench.store.facts(task_id), run_id, worker="w", lease_ms=30_000)
     assert held.input["state"] == {"rubric": RUBRIC}
     assert (await bench.store.get(task_id)).rubric == Rubric(RUBRIC)
-    assert await bench.store.redis.hget(bench.store.keys.task(task_id), "grade_queue") == b""
+    assert await bench.store.give_back(await bench.store.facts(task_id), held.claim)
+    assert isinstance(await bench.run(task_id, run_id), Finished)
+    task = await bench.store.get(task_id)
+    assert (task.status, task.result, task.grade, len(task.runs)) == (Status.SUCCESS, "draft 2", None, 1)
+    assert await bench.bench.did(task_id) == ["draft", "draft"]
 
 
 async def test_a_child_does_not_inherit_its_parents_rubric(bench):

@@ -90,9 +90,17 @@ class Shelf:
     def __init__(self, redis):
         self.store, self.settings = Store(redis, "t"), Settings(namespace="t")
 
-    async def submit(self, task_id, *, queue="subagents"):
+    async def submit(self, task_id, *, queue="subagents", grade_queue=None):
         await self.store.submit(
-            Submission(task_id=task_id, run_id=f"{task_id}-1", agent="a", title="a", queue=queue, input={"text": "x"})
+            Submission(
+                task_id=task_id,
+                run_id=f"{task_id}-1",
+                agent="a",
+                title="a",
+                queue=queue,
+                input={"text": "x"},
+                grade_queue=grade_queue,
+            )
         )
         return Facts(task_id, "a")
 
@@ -124,6 +132,17 @@ async def test_tasks_on_their_way_are_no_findings(shelf):
 async def test_no_tasks_are_no_findings(shelf):
     assert await shelf.findings() == []
     assert (await read_tasks(shelf.store)).facts()["oldest_pending"] is None
+
+
+async def test_work_that_no_grader_takes_is_found(shelf):
+    facts = await shelf.submit("t", grade_queue="graders")
+    claimed = await shelf.store.claim(facts, "t-1", worker="w", lease_ms=30_000)
+    done = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"r"')
+    (bell,) = (await shelf.store.settle(facts, claimed.claim, done)).bells
+    await shelf.store.redis.hset(shelf.store.keys.run(bell.run_id), "rings", 1)
+    assert (await read_tasks(shelf.store)).queues() == {"graders"}
+    (finding,) = await shelf.findings()
+    assert finding.what.startswith("task t waits for the queue graders")
 
 
 async def test_tasks_that_wait_for_a_slot_are_counted_and_are_no_finding(shelf):

@@ -3,9 +3,11 @@
 import json
 import os
 import sys
+import warnings
 
 import httpx
 import redis.asyncio
+from deepagents.middleware.rubric import RubricMiddleware
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -83,6 +85,8 @@ class Told(Model):
 class Fair(Model):
     """Is satisfied with the second draft; it reads nothing but what stands in the tags of its prompt."""
 
+    form: str = "Verdict"
+
     async def answer(self, messages):
         prompt = next(message.text for message in messages if isinstance(message, HumanMessage))
         assert isinstance(messages[0], SystemMessage)
@@ -95,7 +99,7 @@ class Fair(Model):
             "explanation": "It is read.",
             "criteria": [criterion],
         }
-        return AIMessage("", tool_calls=[{"name": "Verdict", "args": verdict, "id": "v"}], usage_metadata=USED)
+        return AIMessage("", tool_calls=[{"name": self.form, "args": verdict, "id": "v"}], usage_metadata=USED)
 
 
 def told():
@@ -123,6 +127,11 @@ def consult() -> str:
 
 
 writer = create_agent(Writer(), [])
+
+
+def itself():
+    with warnings.catch_warnings(action="ignore"):  # deepagents calls it beta
+        return create_agent(Writer(), [], middleware=[RubricMiddleware(model=Fair(form="GraderResponse"))])
 
 
 class State(TypedDict, total=False):
