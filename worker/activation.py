@@ -162,8 +162,7 @@ class Activation:
         error = asyncio.CancelledError() if work.cancelled() else work.exception()
         match error:
             case None:
-                asks = self._view.interrupts
-                return self._finished() if asks is None else Paused(asks, self._view.refused)
+                return self._came_to_its_end()
             case GraphDrained():
                 return GivenBack()
             case ClaimLost():
@@ -172,6 +171,10 @@ class Activation:
                 return self._failed(own)
             case _:
                 return self._failed(error)
+
+    def _came_to_its_end(self) -> Outcome:
+        asks = self._view.interrupts
+        return self._finished() if asks is None else Paused(asks, self._view.refused)
 
     def _failed(self, error: BaseException) -> Failed | Graded | Retry:
         entry = self._deps.config.agents.get(self._claimed.task.agent)

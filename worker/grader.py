@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langgraph.errors import GraphDrained
-
 from ..shared import events
-from ..shared.errors import ClaimLost
 from ..shared.grades import GradeResult, recorded
 from ..shared.limits import Limits, Usage
 from ..shared.thread_state import read_state
@@ -18,7 +14,7 @@ from .checking import checked
 from .control import Stop
 from .grader_model import ModelGrader
 from .judging import NoVerdict
-from .outcomes import Cancelled, Failed, GivenBack, Graded, NotOurs
+from .outcomes import Failed, Graded
 from .revision import revision
 from .subject import Subject
 
@@ -84,21 +80,11 @@ class GradeActivation(Activation):
         criteria = (*passed, *recorded(verdict.criteria, "model"))
         return subject.grade(verdict.result, verdict.explanation, criteria, unverified=unverified)
 
-    def _told(self, work: asyncio.Task[None]) -> Outcome:
-        if self._control.reason is not None:
-            return self._stopped(self._control.reason)
-        # A grader's own CancelledError is an error like any other: nobody here cancelled it.
-        error = asyncio.CancelledError() if work.cancelled() else work.exception()
-        match error:
-            case None if self._grade is not None:
-                revises = self._grade.result is GradeResult.NEEDS_REVISION
-                return Graded(self._grade, self._subject.result_json, revision(self._grade) if revises else "")
-            case GraphDrained():
-                return GivenBack()
-            case ClaimLost():
-                return NotOurs()
-            case _:
-                return self._failed(error or NoVerdict("it ended without one"))
+    def _came_to_its_end(self) -> Outcome:
+        if self._grade is None:
+            return self._failed(NoVerdict("it ended without one"))
+        revises = self._grade.result is GradeResult.NEEDS_REVISION
+        return Graded(self._grade, self._subject.result_json, revision(self._grade) if revises else "")
 
     def failed(self, error: BaseException) -> Graded:
         """A grader's error ends the task well, and its grade says so: the agent did its work."""
@@ -107,10 +93,8 @@ class GradeActivation(Activation):
 
     def _stopped(self, reason: Stop) -> Outcome:
         match reason:
-            case Stop.CANCELLED:
-                return Cancelled()
-            case Stop.STALE:
-                return NotOurs()
+            case Stop.CANCELLED | Stop.STALE:
+                return super()._stopped(reason)
             case Stop.TIMED_OUT:
                 limit = self._claimed.task.limits.timeout_seconds or 0
                 return self._without_verdict("timeout", f"it had no verdict after {limit:g} s")
