@@ -94,7 +94,8 @@ def render(note: Notification, *, tools: bool) -> str:
         case Status.WAITING:
             body = Body("question", note.result, note.result_length)
         case _:
-            body = Body("error", f"The subagent ended as {note.status.value} ({note.error_type or 'no error'}).")
+            why = f" ({note.error_type})" if note.error_type not in {None, note.status} else ""
+            body = Body("error", f"The subagent ended as {note.status.value}{why}.")
     return _block((HEADER, "<task-notification>"), facts, body, tail, _rest(note.task_id, tools=tools))
 
 

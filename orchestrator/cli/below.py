@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .console import counted
+
 if TYPE_CHECKING:
     from ...shared.limits import Usage
     from ...shared.records import Tree
@@ -23,8 +25,8 @@ def tree_facts(tree: Tree) -> list[tuple[str, str]]:
         return []
     below = [task for child in tree.children for task in child.flat()]
     still_open = [task for task in below if not task.status.terminal]
-    counted = f"{len(below)} tasks, {len(still_open)} open (outrider list --parent {tree.task.task_id})"
-    rows = [("below", counted), ("usage of all", counts(tree.usage))]
+    how_many = f"{counted(len(below), 'task')}, {len(still_open)} open (outrider list --parent {tree.task.task_id})"
+    rows = [("below", how_many), ("usage of all", counts(tree.usage))]
     for task in still_open[:SHOWN]:
         status = f"{task.status}/{task.phase}" if task.phase else task.status.value
         rows.append(("open", f"{task.task_id}, {task.agent}, {status}, {task.title}"))
@@ -37,4 +39,5 @@ def counts(usage: Usage) -> str:
     """Tokens and turns in words; empty where there are none."""
     if not usage.turns:
         return ""
-    return f"{usage.total_tokens} tokens ({usage.input_tokens} in, {usage.output_tokens} out), {usage.turns} turns"
+    tokens, turns = counted(usage.total_tokens, "token"), counted(usage.turns, "turn")
+    return f"{tokens} ({usage.input_tokens} in, {usage.output_tokens} out), {turns}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import console, on_terminal, print_json, run, visible, working
+from .console import console, counted, on_terminal, print_json, run, visible, working
 from .endings import DONE, ENDED_BADLY
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def doctor(
 
 def _verdict(report: Report) -> str:
     count = len(report.findings)
-    return f"{count} finding{'s' if count > 1 else ''}" if count else "nothing is wrong"
+    return counted(count, "finding") if count else "nothing is wrong"
 
 
 def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -40,8 +40,10 @@ def tell_ending(task: Task) -> None:
         for question in task.interrupts:
             complain(f"task {task.task_id} waits for a person: {answer_to(task, question)}")
     elif task.status is not Status.SUCCESS:
-        reason = f": {task.error.type}: {task.error.message}" if task.error else ""
-        complain(f"task {task.task_id} ended as {task.status}{reason}")
+        # The error of one that timed out is of the type `timeout`: that is not said twice.
+        kind = f": {task.error.type}" if task.error and task.error.type != task.status else ""
+        reason = f": {task.error.message}" if task.error else ""
+        complain(f"task {task.task_id} ended as {task.status}{kind}{reason}")
     elif task.grade and not task.grade.satisfied:
         complain(f"task {task.task_id} is done, and its grade is {told_grade(task.grade)}")
 

@@ -126,7 +126,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "stopped": clock(task.stopped_at) if task.stopped_at else "",
         "limits": limits,
         "usage": counts(usage),
-        "graders": f"{usage.grader.total_tokens} tokens, {usage.grader.turns} turns" if usage.grader else "",
+        "graders": counts(usage.grader) if usage.grader else "",
         "metadata": ", ".join(f"{key}={as_text(value)}" for key, value in task.metadata.items()),
         "error": f"{task.error.type}: {task.error.message}" if task.error else "",
         "rubric": task.rubric.text if task.rubric else "",
