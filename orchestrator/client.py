@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..shared.snapshots import Snapshot
     from ..shared.statuses import Strategy
     from ..shared.store import Store
-    from ..shared.transitions import Cancelled, Submission
+    from ..shared.transitions import CancelReply, Submission
 
 MAX_PAGE = 1000  #: tasks that one `list` gives at most
 
@@ -375,7 +375,7 @@ class Outrider:
             notes=tuple(notes),
         )
 
-    async def cancel(self, task_id: str, *, keep_children: bool = False) -> Cancelled:
+    async def cancel(self, task_id: str, *, keep_children: bool = False) -> CancelReply:
         """End a task now, and its descendants unless they are kept.
 
         A task that had ended keeps its status, and the answer says which. Its parent is told, unless it is the one who

@@ -97,7 +97,7 @@ def write_record(
     return b"%b\0%b\0%b" % (head.encode(), kind.encode(), data)
 
 
-class Record(NamedTuple):
+class CheckpointRecord(NamedTuple):
     """A record, taken apart."""
 
     parent: str
@@ -105,11 +105,11 @@ class Record(NamedTuple):
     payload: tuple[str, bytes]
 
 
-def read_record(record: bytes) -> Record:
+def read_record(record: bytes) -> CheckpointRecord:
     """Take a record apart."""
     head, kind, data = record.split(NUL, 2)
     parent, _, *entries = head.decode().split(RECORD)
-    return Record(parent, dict(map(_parse_entry, entries)), (kind.decode(), data))
+    return CheckpointRecord(parent, dict(map(_parse_entry, entries)), (kind.decode(), data))
 
 
 def owner_of(ns: str, parents: Mapping[str, str] | None) -> str:

@@ -121,7 +121,7 @@ class Entry(NamedTuple):
     updated_at: datetime
 
 
-class Page(NamedTuple):
+class SearchPage(NamedTuple):
     """One reply to a search."""
 
     cursor: tuple[bytes, bytes]  #: where the next page begins

@@ -28,7 +28,7 @@ from .file_records import (
     Entry,
     Head,
     Namespace,
-    Page,
+    SearchPage,
     lifetime_ms,
     literal_prefix,
     matches,
@@ -125,7 +125,7 @@ class RedisStore(BaseStore):
         [reply] = await self._call([_read_call(op, what="sizes")])
         return [
             Entry(namespace, key, size, head.version, head.created_at, head.updated_at)
-            for namespace, key, head, size in Page.read(reply).items
+            for namespace, key, head, size in SearchPage.read(reply).items
         ]
 
     async def adelete_namespace(self, prefix: Namespace, limit: int = 500) -> int:
@@ -154,12 +154,12 @@ class RedisStore(BaseStore):
             case GetOp():
                 return _item(op, reply)
             case SearchOp():
-                return await self._search(op, Page.read(reply))
+                return await self._search(op, SearchPage.read(reply))
             case ListNamespacesOp():
                 return _namespaces(op, map(unpack_namespace, reply))
         raise BadInput(f"{type(op).__name__} is no read of a store")
 
-    async def _search(self, op: SearchOp, page: Page) -> list[SearchItem]:
+    async def _search(self, op: SearchOp, page: SearchPage) -> list[SearchItem]:
         """Read on from a first page until enough was found or nothing is left."""
         skip = op.offset if op.filter else 0
         enough = skip + op.limit
@@ -172,7 +172,7 @@ class RedisStore(BaseStore):
             if len(found) >= enough or not page.more:
                 break
             [reply] = await self._call([_search_call(op, page.cursor, 0, enough - len(found))])
-            page = Page.read(reply)
+            page = SearchPage.read(reply)
         found = found[skip:enough]
         if op.filter and op.refresh_ttl:  # only what is returned starts anew, not what the filter looked at
             mortal = [item for item, head in found if head.mortal]

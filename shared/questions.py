@@ -12,7 +12,7 @@ from .family import Family
 from .ids import new_token
 from .notes import note_of
 from .statuses import Status
-from .transitions import Answered, Settled
+from .transitions import AnswerReply, Settled
 
 if TYPE_CHECKING:
     from .transitions import Facts
@@ -23,7 +23,7 @@ UNANSWERED = "Unanswered"  #: the type of the error of a task whose question exp
 class Questions(Clockwork):
     """The part of the store that deals with tasks which wait for a person."""
 
-    async def answer(self, facts: Facts, value: Any, *, interrupt: str | None = None) -> Answered:
+    async def answer(self, facts: Facts, value: Any, *, interrupt: str | None = None) -> AnswerReply:
         """Accept a JSON value for a question, or for the only one that is open; the last one starts a run.
 
         The caller rings the bells of the answer. Raises `SeveralQuestions`, `AnswerConflict` (it is not asked, or not
@@ -38,7 +38,7 @@ class Questions(Clockwork):
         match status:
             case b"answered":
                 left = _ids(rest[1])
-                return Answered(
+                return AnswerReply(
                     facts.task_id, rest[0].decode(), left, None if left else family.next_run, bells_of(rest[2])
                 )
             case b"several":

@@ -24,7 +24,7 @@ from .questions import Questions
 from .records import Notification, Run, Task
 from .removal import Removal
 from .statuses import Phase, RunKind, Status
-from .transitions import Cancelled, Claimed, Cut, Ending, Facts, Settled, Submission, Submitted
+from .transitions import CancelReply, Claimed, Cut, Ending, Facts, Settled, Submission, SubmitReply
 from .updates import Updates
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Store(Questions, Updates, Outside, Removal):
 
     async def submit(
         self, submission: Submission, claim: Claim | None = None, snapshot: Snapshot | None = None
-    ) -> Submitted:
+    ) -> SubmitReply:
         """Write a task and its first run, `pending`. The caller rings.
 
         `claim` is that of the parent's run which submits; a stale one is refused with `ClaimLost`. A parent that is
@@ -120,7 +120,7 @@ class Store(Questions, Updates, Outside, Removal):
             raise IdempotencyConflict(key or "", reply[1].decode())
         if reply[0] == b"refused":
             raise _refusal(reply[1].decode(), submission, claim, *map(int, reply[2:]))
-        return Submitted(task_id=reply[1].decode(), run_id=reply[2].decode(), created=reply[0] == b"created")
+        return SubmitReply(task_id=reply[1].decode(), run_id=reply[2].decode(), created=reply[0] == b"created")
 
     async def claim(
         self, facts: Facts, run_id: str, *, worker: str, lease_ms: int, slots: int = 0
@@ -221,7 +221,7 @@ class Store(Questions, Updates, Outside, Removal):
         answer = await self._cancel_one(task, keep_children=False, tell_parent=False, only_cut=True)
         return Cut(answer.bells + await self.close_below(facts.task_id))
 
-    async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> Cancelled:
+    async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> CancelReply:
         """End a task now, whatever it does, and its descendants unless they are kept.
 
         A task that had ended keeps its status, and the answer says which; its descendants are closed all the same. The
@@ -262,7 +262,7 @@ class Store(Questions, Updates, Outside, Removal):
 
     async def _cancel_one(
         self, task: Task, *, keep_children: bool, tell_parent: bool, only_cut: bool = False
-    ) -> Cancelled:
+    ) -> CancelReply:
         facts = Facts.of(task)
         while True:
             family = Family(self.keys, facts)
@@ -293,9 +293,9 @@ class Store(Questions, Updates, Outside, Removal):
             match reply[0]:
                 case b"cancelled":
                     bells, follow_ups = bells_of(reply[2]), int(reply[3])
-                    return Cancelled(task.task_id, "cancelled", Status.CANCELLED, bells, follow_ups)
+                    return CancelReply(task.task_id, "cancelled", Status.CANCELLED, bells, follow_ups)
                 case b"already_finished" | b"left":
-                    return Cancelled(task.task_id, reply[0].decode(), Status(reply[1].decode()))
+                    return CancelReply(task.task_id, reply[0].decode(), Status(reply[1].decode()))
                 case b"unknown":
                     raise UnknownTask(task.task_id)
             task = await self.peek(task.task_id)  # another run is active by now

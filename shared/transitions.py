@@ -78,7 +78,7 @@ class Submission(Record):
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-class Submitted(Record):
+class SubmitReply(Record):
     """The answer to a submit."""
 
     task_id: str
@@ -87,7 +87,7 @@ class Submitted(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class UpdateReply:
     """The answer to an update."""
 
     run_id: str | None  #: that it started; `None`: it waits for the end of the active one
@@ -143,7 +143,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class CancelReply:
     """The answer to a cancel."""
 
     task_id: str
@@ -154,7 +154,7 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerReply:
     """An answer was accepted; a run goes on with the answers once no question of the task is open."""
 
     task_id: str

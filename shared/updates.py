@@ -12,7 +12,7 @@ from .family import Family
 from .ids import new_id
 from .records import Interrupt
 from .statuses import Status, Strategy
-from .transitions import Facts, Updated
+from .transitions import Facts, UpdateReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Updates(Clockwork):
         claim: Claim | None = None,
         rubric: Rubric | None = None,
         grade_queue: str | None = None,
-    ) -> Updated:
+    ) -> UpdateReply:
         """Start a run on the task's conversation, given `{"text": …, "state": {…}}`. The caller rings.
 
         While a run is active it is stopped, or awaited, as `strategy` says; without one `TaskActive` is raised. A
@@ -75,9 +75,9 @@ class Updates(Clockwork):
                 case b"started":
                     dropped = tuple(Interrupt.model_validate(one) for one in json.loads(reply[3] or b"[]"))
                     overtaken = reply[4].decode() or None
-                    return Updated(reply[1].decode(), overtaken, dropped, bells_of(reply[2]))
+                    return UpdateReply(reply[1].decode(), overtaken, dropped, bells_of(reply[2]))
                 case b"queued":
-                    return Updated(None)
+                    return UpdateReply(None)
                 case b"active":
                     raise TaskActive(task_id, last_run, task.status)
                 case b"unknown":

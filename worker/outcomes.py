@@ -119,7 +119,7 @@ class Waits:
 Outcome: TypeAlias = (
     Finished | Paused | Graded | Failed | Retry | Retried | TimedOut | GivenBack | Cancelled | NotOurs | Waits
 )
-Settled: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
+Settling: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
 
 
 def told_of(grade: Grade) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def told_of(grade: Grade) -> dict[str, Any]:
     }
 
 
-def ending(outcome: Settled, usage: Usage | None = None, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
+def ending(outcome: Settling, usage: Usage | None = None, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
     """What the store writes for an outcome. `usage` is the whole task's; without it that of the record stays."""
     match outcome:
         case Finished(result):

@@ -13,7 +13,7 @@ from .console import complain, print_json, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...shared.transitions import Cancelled
+    from ...shared.transitions import CancelReply
 
 EPILOG = """\b
 Examples:
@@ -49,7 +49,7 @@ def cancel(
     return 2 if unknown else 0
 
 
-def _json(answer: Cancelled) -> dict[str, Any]:
+def _json(answer: CancelReply) -> dict[str, Any]:
     return {
         "task_id": answer.task_id,
         "outcome": answer.outcome,
@@ -58,7 +58,7 @@ def _json(answer: Cancelled) -> dict[str, Any]:
     }
 
 
-async def _cancel(task_ids: Sequence[str], *, keep_children: bool) -> tuple[list[Cancelled], list[UnknownTask]]:
+async def _cancel(task_ids: Sequence[str], *, keep_children: bool) -> tuple[list[CancelReply], list[UnknownTask]]:
     from ..client import Outrider
 
     answers, unknown = [], []

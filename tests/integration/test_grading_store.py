@@ -10,7 +10,7 @@ from outrider.shared.queues import GRADERS
 from outrider.shared.rubric import Rubric
 from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Cancelled, Cut, Ending, Facts, Settled, Submission
+from outrider.shared.transitions import CancelReply, Cut, Ending, Facts, Settled, Submission
 
 LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"found it"')
@@ -257,7 +257,7 @@ async def test_a_grading_below_a_cancelled_task_ends_with_it(tasks):
     await tasks.run()
     held = await tasks.claim()
     assert isinstance(
-        await tasks.store._cancel_one(await tasks.store.peek("p"), keep_children=False, tell_parent=True), Cancelled
+        await tasks.store._cancel_one(await tasks.store.peek("p"), keep_children=False, tell_parent=True), CancelReply
     )
     assert isinstance(await tasks.settle("t", held.claim, tasks.graded(held)), Cut)
     assert await tasks.state() == Status.CANCELLED
