@@ -384,7 +384,7 @@ class Outrider:
         inside = running.get()
         return await self.cancel_by(inside.claim.task_id if inside else None, task_id, keep_children=keep_children)
 
-    async def cancel_by(self, who: str | None, task_id: str, *, keep_children: bool = False) -> Cancelled:
+    async def cancel_by(self, who: str | None, task_id: str, *, keep_children: bool = False) -> CancelReply:
         """Do what `cancel` does; `who` is the task that cancels."""
         check_id(task_id)
         with reachable(self.settings):
