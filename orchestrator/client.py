@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..shared import catalogue
 from ..shared.bells import Bell, bell_for
+from ..shared.config import Config
 from ..shared.connections import reachable
 from ..shared.context import running
 from ..shared.errors import BadInput, OutriderError, ParentClosed, UnknownTask
@@ -62,7 +63,7 @@ class Outrider:
         if settings is not None and overrides:
             raise BadInput(f"give settings, or {', '.join(overrides)}, not both")
         self.settings = settings or Settings.load(**overrides)
-        self._config: catalogue.Config | None = None
+        self._config: Config | None = None
         self._heard = catalogue.Heard()
         self._links: links.Links | None = None
 
@@ -426,9 +427,9 @@ class Outrider:
         files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
         return Files(files=files, more=len(entries) > LISTED)
 
-    async def _configured(self) -> catalogue.Config:
+    async def _configured(self) -> Config:
         if self._config is None:
-            self._config = await asyncio.to_thread(catalogue.Config.load, self.settings.config)
+            self._config = await asyncio.to_thread(Config.load, self.settings.config)
         return self._config
 
     @property

@@ -14,7 +14,7 @@ from ..shared.rubric import Rubric
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..shared.catalogue import AgentEntry, Config
+    from ..shared.config import AgentEntry, Config
 
 STATE_KEY = "rubric"  #: of an agent that grades itself, as deepagents' `RubricMiddleware` has it
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from ..shared.catalogue import Config
+from ..shared.config import Config
 from ..shared.errors import OutriderError
 from ..shared.settings import Settings
 from ..shared.statuses import Strategy

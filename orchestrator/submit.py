@@ -20,7 +20,8 @@ from .rubrics import grades
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..shared.catalogue import AgentEntry, Config, Published
+    from ..shared.catalogue import Published
+    from ..shared.config import AgentEntry, Config
     from ..shared.records import Task
     from ..shared.rubric import Rubric
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .bells import Bell
-    from .catalogue import Config
+    from .config import Config
     from .records import Run, Task
     from .settings import Settings
     from .store import Store

@@ -12,7 +12,7 @@ from outrider.examples.research import agents
 from outrider.examples.research.briefs import Brief, parse_brief
 from outrider.examples.research.chunk_tools import parse_found
 from outrider.orchestrator.links import Links
-from outrider.shared.catalogue import Config
+from outrider.shared.config import Config
 from outrider.shared.filestore import RedisStore
 from outrider.shared.settings import Settings
 from outrider.shared.store import Store

@@ -14,7 +14,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 
-from outrider.shared.catalogue import Config
+from outrider.shared.config import Config
 from outrider.shared.connections import connect
 from outrider.shared.filestore import RedisStore
 from outrider.shared.limits import Limits

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from ..shared.catalogue import AgentEntry
+    from ..shared.config import AgentEntry
 
 MAX_REASON = 500  #: characters of why an agent is broken
 

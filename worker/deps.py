@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..shared.bells import Bell
-    from ..shared.catalogue import Config
+    from ..shared.config import Config
     from ..shared.filestore import RedisStore
     from ..shared.settings import Settings
     from ..shared.store import Store

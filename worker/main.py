@@ -24,7 +24,7 @@ from celery.platforms import SecurityWarning
 from click.core import ParameterSource
 
 from ..shared.broker import make_app
-from ..shared.catalogue import Config
+from ..shared.config import Config
 from ..shared.errors import ConfigError
 from ..shared.log import set_up_logging
 from ..shared.queues import QUEUES

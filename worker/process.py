@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from ..shared.bells import Bell
-    from ..shared.catalogue import Config, Published
+    from ..shared.catalogue import Published
+    from ..shared.config import Config
     from ..shared.settings import Settings
     from .outcomes import Outcome
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langgraph.types import Interrupt as Question
     from langgraph.types import StreamMode
 
-    from ..shared.catalogue import AgentEntry
+    from ..shared.config import AgentEntry
     from ..shared.transitions import Claimed
 
 INTERRUPT = "__interrupt__"

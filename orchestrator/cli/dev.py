@@ -28,7 +28,7 @@ def dev() -> int:
     Redis keeps its data in .outrider/ and is not started where the environment names one. Other commands in the same
     folder find it by themselves.
     """
-    from ...shared.catalogue import Config
+    from ...shared.config import Config
     from ...shared.devfile import DevFolder
     from ...shared.settings import Settings, redis_is_named
     from ..dev import DevServer

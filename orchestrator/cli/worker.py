@@ -42,7 +42,7 @@ def worker(
     pool: Annotated[Pool, typer.Option("--pool", help="prefork is for agents that keep a core busy.")] = Pool.THREADS,
 ) -> None:
     """Carry tasks out, until it is told to stop: this process becomes the worker."""
-    from ...shared.catalogue import Config
+    from ...shared.config import Config
     from ...shared.settings import Settings
 
     Config.load(Settings.load().config)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from outrider.shared.catalogue import Config
+from outrider.shared.config import Config
 from outrider.shared.errors import BadInput, ConfigError
 from outrider.shared.grader_config import Command, GraderEntry, Grading
 from outrider.shared.rubric import Rubric

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.shared.catalogue import Config
+from outrider.shared.config import Config
 from outrider.shared.settings import Settings
 from outrider.worker.agents import Agents
 

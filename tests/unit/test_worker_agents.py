@@ -10,7 +10,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import MessagesState
 from typing_extensions import TypedDict
 
-from outrider.shared.catalogue import Config
+from outrider.shared.config import Config
 from outrider.shared.errors import BrokenAgent, UnknownAgent
 from outrider.worker.agents import Agents, Factory, Shape, as_graph
 from outrider.worker.loading import load
