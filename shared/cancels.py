@@ -1,0 +1,117 @@
+"""Cancels: a task ends now, whatever it does, and what is below it is closed in a walk that anyone may finish."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .bells import bells_of
+from .clockwork import Clockwork
+from .context import running
+from .errors import UnknownTask
+from .family import Family
+from .notes import note_of
+from .queries import CHUNK
+from .statuses import Phase, Status
+from .transitions import CancelReply, Cut, Facts
+
+if TYPE_CHECKING:
+    from .bells import Bell
+    from .records import Task
+
+
+class Cancels(Clockwork):
+    """The part of the store that cancels tasks and trees."""
+
+    async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> CancelReply:
+        """End a task now, whatever it does, and its descendants unless they are kept.
+
+        A task that had ended keeps its status, and the answer says which; its descendants are closed all the same. The
+        parent hears of it, unless it is the one who cancels (`tell_parent=False`) and does not rest. The caller rings
+        the bells of the answer.
+        """
+        task = await self.peek(task_id)
+        answer = await self._cancel_one(task, keep_children=keep_children, tell_parent=tell_parent)
+        if keep_children:
+            return answer
+        return replace(answer, bells=answer.bells + await self.close_below(task_id))
+
+    async def close_below(self, task_id: str) -> tuple[Bell, ...]:
+        """Cancel those descendants of a task that its risen cut cuts. A second call finds nothing to do.
+
+        What was cut takes no children, so one walk finds all. A sweeper walks again where a canceller died. One that is
+        itself among them comes last: its end is the end of this walk. The caller rings the bells of the answer: one
+        above a closed task may rest for it, and is not cut itself.
+        """
+        inside, last = running.get(), None
+        bells: list[Bell] = []
+        below, walked = [task_id], [task_id]
+        while below:
+            async for child in self.children_of(below.pop()):
+                below.append(child.task_id)
+                if inside is not None and child.task_id == inside.claim.task_id:
+                    last = child
+                    continue
+                answer = await self._cancel_one(child, keep_children=False, tell_parent=False, only_cut=True)
+                bells += answer.bells
+                if answer.outcome != "left":
+                    walked.append(child.task_id)
+        for start in range(0, len(walked), CHUNK):
+            await self.redis.zrem(self.keys.closing(), *walked[start : start + CHUNK])
+        if last is not None:
+            bells += (await self._cancel_one(last, keep_children=False, tell_parent=False, only_cut=True)).bells
+        return tuple(bells)
+
+    async def _cut(self, facts: Facts) -> Cut:
+        # An update that came meanwhile has made it whole again.
+        task = await self.peek(facts.task_id)
+        answer = await self._cancel_one(task, keep_children=False, tell_parent=False, only_cut=True)
+        return Cut(answer.bells + await self.close_below(facts.task_id))
+
+    async def _cancel_one(
+        self, task: Task, *, keep_children: bool, tell_parent: bool, only_cut: bool = False
+    ) -> CancelReply:
+        facts = Facts.of(task)
+        while True:
+            family = Family(self.keys, facts)
+            last_run = await self._last_run(task)
+            reply = await self._scripts(
+                "cancel",
+                [
+                    *self._task_keys(facts, task.run_id),
+                    *family.keys,
+                    self.keys.follow_ups(task.task_id),
+                    self.keys.control(),
+                    self.keys.children(task.task_id),
+                    self.keys.closing(),
+                    *self._ancestor_keys(facts),
+                ],
+                [
+                    task.task_id,
+                    task.run_id or "",
+                    json.dumps({"status": Status.CANCELLED.value}),
+                    int(keep_children),
+                    note_of(facts, last_run, Status.CANCELLED, None, ""),
+                    int(not tell_parent),
+                    family.wake_run,
+                    self._ring_again_ms,
+                    int(only_cut),
+                ],
+            )
+            match reply[0]:
+                case b"cancelled":
+                    bells, follow_ups = bells_of(reply[2]), int(reply[3])
+                    return CancelReply(task.task_id, "cancelled", Status.CANCELLED, bells, follow_ups)
+                case b"already_finished" | b"left":
+                    return CancelReply(task.task_id, reply[0].decode(), Status(reply[1].decode()))
+                case b"unknown":
+                    raise UnknownTask(task.task_id)
+            task = await self.peek(task.task_id)  # another run is active by now
+
+    async def _last_run(self, task: Task) -> str:
+        """The agent's run by which the end of a task is told: not the one that graded it."""
+        if task.run_id and task.phase is not Phase.GRADING:
+            return task.run_id
+        last = task.run_id or (await self.redis.lindex(self.keys.runs(task.task_id), -1) or b"").decode()
+        return await self.graded_run(last) or last
