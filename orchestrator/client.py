@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..shared.context import Running
+    from ..shared.filestore import RedisStore
     from ..shared.limits import Limits
     from ..shared.records import Event, Notification, Page, Task
     from ..shared.rubric import Rubric
@@ -415,17 +416,26 @@ class Outrider:
 
     async def files(self, task_id: str) -> Files:
         """The files that the task shares with its tree; the first 1,000, and whether there are more."""
-        from ..shared.filestore import RedisStore  # noqa: PLC0415 LangGraph takes its time to import
-        from ..shared.trees import tree_namespace  # noqa: PLC0415
+        from ..shared.trees import tree_namespace  # noqa: PLC0415 LangGraph takes its time to import
 
         check_id(task_id)
         store = self._store
         with reachable(self.settings):
             task = await store.peek(task_id)
             namespace = tree_namespace(task.ancestors[0] if task.ancestors else task.task_id)
-            entries = await RedisStore(store.redis, store.keys).aentries(namespace, LISTED + 1)
+            entries = await self.store.aentries(namespace, LISTED + 1)
         files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
         return Files(files=files, more=len(entries) > LISTED)
+
+    @property
+    def store(self) -> RedisStore:
+        """LangGraph's `BaseStore` that every agent's graph gets, where files, memories and skills lie.
+
+        For this client's loop, while it is open.
+        """
+        from ..shared.filestore import RedisStore  # noqa: PLC0415 LangGraph takes its time to import
+
+        return RedisStore(self._store.redis, self._store.keys)
 
     async def _configured(self) -> Config:
         if self._config is None:

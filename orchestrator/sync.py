@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
+    from ..shared.filestore import RedisStore
     from ..shared.records import Event, Notification
     from ..shared.settings import Settings
 
@@ -77,6 +78,15 @@ class SyncOutrider:
         with self._following(self._client.inbox(parent_id)) as following:
             while (note := self._run(following)) is not None:
                 yield note
+
+    @property
+    def store(self) -> RedisStore:
+        """What `Outrider.store` is: use its sync methods, while this client is open."""
+
+        async def store() -> RedisStore:
+            return self._client.store
+
+        return self._run(store)
 
     @property
     def settings(self) -> Settings:

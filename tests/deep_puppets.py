@@ -3,7 +3,6 @@
 import json
 
 from outrider.shared.backend import OutriderBackend
-from outrider.shared.filestore import RedisStore
 from outrider.shared.statuses import Status
 from puppets import called
 
@@ -15,8 +14,7 @@ SHIP = called("ship", what="a book")
 
 
 def files(site, *namespace):
-    store = RedisStore(site.redis, site.store.keys)
-    return OutriderBackend(namespace=lambda _: namespace, store=store)
+    return OutriderBackend(namespace=lambda _: namespace, store=site.o.store)
 
 
 async def put(site, namespace, contents):

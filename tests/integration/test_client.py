@@ -247,3 +247,13 @@ def test_every_method_has_its_sync_face():
     public = {name for name, value in vars(Outrider).items() if not name.startswith("_") and callable(value)}
     for_our_own_tools = {"submit_asked", "update_once", "cancel_by", "unread"}
     assert public - for_our_own_tools <= set(dir(SyncOutrider))
+
+
+async def test_the_store_of_agents_is_there_for_async_and_for_sync_code(outrider, settings):
+    await outrider.store.aput(("memories", "ada"), "/a.md", {"content": "x"})
+
+    def read():
+        with connect(settings) as o:
+            return o.store.get(("memories", "ada"), "/a.md").value
+
+    assert await asyncio.to_thread(read) == {"content": "x"}

@@ -127,18 +127,25 @@ async def test_twenty_tasks_that_edit_one_memory_at_once_lose_nothing(site):
     assert memory.file_data["content"] == open_items.replace("[ ]", "[x]")
 
 
+async def test_a_memory_that_cannot_be_read_ends_the_task(site):
+    await site.o.store.aput(("memories", "eve"), "/AGENTS.md", {"no": "content"})
+    task = await site.o.wait(await site.parent("keen", context={"user": "eve"}))
+    assert (task.status, task.error.type, task.attempt) == (Status.ERROR, "ValueError", 0)
+
+
 # --- context ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_context_reaches_tools_in_wakes_and_follow_ups(site):
+async def test_the_context_reaches_tools_in_wakes_and_follow_ups_and_subagents(site):
     task_id, _ = await keen(site, configurable={"mark": 7})
     known = {"context": ADA, "mark": 7}
     assert json.loads((await site.call(task_id, called("facts"))).last) == known
-    await site.call(task_id, READ_SHOP, started())
+    await site.call(task_id, READ_SHOP, started(agent="keen"))
     (child,) = await site.children(task_id)
-    assert (await site.o.get(child)).parent_id == task_id
     await site.rest(task_id)
-    await site.end(child)
+    await site.read(child)
+    assert json.loads((await site.call(child, called("facts"))).last) == known
+    await finished(site, child)
     await site.read(task_id)
     assert json.loads((await site.call(task_id, called("facts"))).last) == known
     await finished(site, task_id)

@@ -4,8 +4,6 @@ import signal
 
 import puppets
 from deep_puppets import BROKEN, READ_SHOP, SHIP, SHOP, finished, keen, offered, pinned, put
-from outrider.shared.filestore import RedisStore
-from outrider.shared.trees import tree_namespace
 from puppets import called
 
 LAST_ROW = "row 19999"
@@ -13,8 +11,7 @@ LARGE = "a long story\n" * 20_000
 
 
 async def large_results(site, task_id):
-    entries = await RedisStore(site.redis, site.store.keys).aentries(tree_namespace(task_id))
-    return [entry.key for entry in entries]
+    return [file.path for file in (await site.o.files(task_id)).files]
 
 
 async def told(site, task_id, kind, text):

@@ -78,7 +78,7 @@ keen = create_deep_agent(
     memory=["/memories/AGENTS.md"],
     middleware=[
         SkillsMiddleware(backend=_backend, sources=["/skills/"], tools=tools_of_user),
-        BackgroundSubagents(SUBAGENTS),
+        BackgroundSubagents({**SUBAGENTS, "keen": "another one like you"}),
         Gate(),
     ],
     context_schema=Context,
