@@ -12,8 +12,8 @@ from ..shared.connections import reachable
 from ..shared.context import running
 from ..shared.errors import BadInput, OutriderError, ParentClosed, UnknownTask
 from ..shared.ids import check_id, is_name, new_id, shorten
+from ..shared.listings import Tree
 from ..shared.outside import EXTERNAL
-from ..shared.records import Tree
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from ..shared.context import Running
     from ..shared.filestore import RedisStore
     from ..shared.limits import Limits
-    from ..shared.records import Event, Notification, Page, Task
+    from ..shared.listings import Page
+    from ..shared.notes import Notification
+    from ..shared.records import Event, Task
     from ..shared.rubric import Rubric
     from ..shared.snapshots import Snapshot
     from ..shared.statuses import Strategy

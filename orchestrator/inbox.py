@@ -15,8 +15,8 @@ from ..shared.outside import Busy
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from ..shared.notes import Notification
     from ..shared.outside import Outside, Read
-    from ..shared.records import Notification
     from ..shared.settings import Settings
     from .waiting import Watch
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from ..shared.context import Running
-    from ..shared.records import Notification
+    from ..shared.notes import Notification
 
 PROMPT = """## Background subagents
 

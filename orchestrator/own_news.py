@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langgraph.runtime import Runtime
 
-    from ..shared.records import Notification
+    from ..shared.notes import Notification
 
 #: State key that is never saved: this invocation has looked into the inbox.
 LOOKED = "outrider_looked"

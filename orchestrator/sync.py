@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from ..shared.filestore import RedisStore
-    from ..shared.records import Event, Notification
+    from ..shared.notes import Notification
+    from ..shared.records import Event
     from ..shared.settings import Settings
 
 P = ParamSpec("P")

@@ -1,14 +1,18 @@
-"""What a parent's inbox keeps of the end of a child, or of what it asks."""
+"""What a parent's inbox keeps of the end of a child, or of what it asks: as it is written, and as it is read."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .blocks import told
+from .grades import NotedGrade  # noqa: TC001 pydantic reads it
+from .record import Record
 from .statuses import Status
 
 if TYPE_CHECKING:
+    from langchain_core.messages import HumanMessage
+
     from .grades import Grade
     from .transitions import Facts
 
@@ -18,6 +22,46 @@ NOTE_LIMIT = 80_000
 TOLD_WHOLE = frozenset({Status.SUCCESS, Status.WAITING})
 #: State key of a parent with our middleware: number of the last notification that its state has.
 CURSOR = "outrider_cursor"
+
+
+class Notification(Record):
+    """What a parent is told of the end of a child's run, or of what it asks."""
+
+    id: str  #: `task:run:status`
+    seq: int  #: its number in the parent's inbox
+    task_id: str
+    run_id: str
+    agent: str
+    status: Status
+    title: str
+    result: str = ""  #: the beginning of it; of a `waiting` child the beginning of what it asks, as JSON
+    result_length: int = 0  #: characters of the whole
+    media: tuple[dict[str, str], ...] = ()  #: content blocks that go along; the result names them
+    error_type: str | None = None
+    grade: NotedGrade | None = None  #: of a task that was graded
+    open_children: int = 0  #: of the parent, when this arrived
+    overtaken: bool = False  #: a later run of the task had begun when this was given to the parent
+
+    @property
+    def text(self) -> str:
+        """What a model reads of it: one block, escaped and bounded."""
+        from .notifications import render  # noqa: PLC0415 LangChain takes its time to import
+
+        return render(self, tools=False)
+
+    def message(self) -> HumanMessage:
+        """The message that tells a parent's model; by its id, which is this one's, a LangGraph state holds it once."""
+        from .notifications import message  # noqa: PLC0415
+
+        return message(self, tools=False)
+
+    @classmethod
+    def from_entry(cls, entry: tuple[bytes, list[bytes]]) -> Self:
+        """Build from an entry of the inbox's stream, as a script returns it."""
+        entry_id, flat = entry
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        note = json.loads(fields[b"note"])
+        return cls(seq=int(entry_id.split(b"-")[0]), open_children=int(fields[b"open"]), **note)
 
 
 def note_of(

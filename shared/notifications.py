@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage, BaseMessage
 
     from .grades import NotedGrade
-    from .records import Notification, Task
+    from .notes import Notification
+    from .records import Task
 
 MOST_GAPS = 20  #: of a grade, that a model is told
 FIELD_LIMIT = 400  #: of a field that is not the result, raw

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .clockwork import Clockwork
 from .errors import BadInput, InboxLost, OutriderError, UnknownTask
-from .records import Notification
+from .notes import Notification
 from .statuses import Status
 from .transitions import Facts
 

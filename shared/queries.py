@@ -9,7 +9,9 @@ from .bells import bell_for
 from .errors import BadInput, UnknownTask
 from .ids import check_id
 from .keys import Keys
-from .records import Event, Notification, Page, Run, Task
+from .listings import Page
+from .notes import Notification
+from .records import Event, Run, Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence

@@ -7,20 +7,16 @@ RFC 3339 in UTC with milliseconds, what does not apply is `null`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import reduce
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Self, TypeAlias
 
 from pydantic import Field
 
-from .grades import Grade, NotedGrade  # noqa: TC001 pydantic reads them
+from .grades import Grade  # noqa: TC001 pydantic reads it
 from .limits import Limits, Usage
 from .record import Moment, Record
 from .rubric import Rubric  # noqa: TC001 pydantic reads it
 from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
-
-if TYPE_CHECKING:
-    from langchain_core.messages import HumanMessage
 
 Hash: TypeAlias = Mapping[bytes, bytes]
 
@@ -230,46 +226,6 @@ class Task(Record):
         )
 
 
-class Notification(Record):
-    """What a parent is told of the end of a child's run, or of what it asks."""
-
-    id: str  #: `task:run:status`
-    seq: int  #: its number in the parent's inbox
-    task_id: str
-    run_id: str
-    agent: str
-    status: Status
-    title: str
-    result: str = ""  #: the beginning of it; of a `waiting` child the beginning of what it asks, as JSON
-    result_length: int = 0  #: characters of the whole
-    media: tuple[dict[str, str], ...] = ()  #: content blocks that go along; the result names them
-    error_type: str | None = None
-    grade: NotedGrade | None = None  #: of a task that was graded
-    open_children: int = 0  #: of the parent, when this arrived
-    overtaken: bool = False  #: a later run of the task had begun when this was given to the parent
-
-    @property
-    def text(self) -> str:
-        """What a model reads of it: one block, escaped and bounded."""
-        from .notifications import render  # noqa: PLC0415 LangChain takes its time to import
-
-        return render(self, tools=False)
-
-    def message(self) -> HumanMessage:
-        """The message that tells a parent's model; by its id, which is this one's, a LangGraph state holds it once."""
-        from .notifications import message  # noqa: PLC0415
-
-        return message(self, tools=False)
-
-    @classmethod
-    def from_entry(cls, entry: tuple[bytes, list[bytes]]) -> Self:
-        """Build from an entry of the inbox's stream, as a script returns it."""
-        entry_id, flat = entry
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
-        note = json.loads(fields[b"note"])
-        return cls(seq=int(entry_id.split(b"-")[0]), open_children=int(fields[b"open"]), **note)
-
-
 class Event(Record):
     """Something that happened in a task: a line of its event stream."""
 
@@ -278,43 +234,3 @@ class Event(Record):
     at: Moment
     run_id: str | None = None
     data: dict[str, Any] = Field(default_factory=dict)
-
-
-class Tree(Record):
-    """A task with its descendants."""
-
-    task: Task
-    children: tuple[Tree, ...] = ()
-
-    def flat(self) -> Iterator[Task]:
-        """All its tasks, each before those that it started."""
-        yield self.task
-        for child in self.children:
-            yield from child.flat()
-
-    @property
-    def usage(self) -> Usage:
-        """What the models of all its tasks consumed."""
-        return reduce(Usage.plus, (task.usage for task in self.flat()))
-
-    @property
-    def open_tasks(self) -> tuple[Task, ...]:
-        """Those of its tasks that have not ended."""
-        return tuple(task for task in self.flat() if not task.status.terminal)
-
-    def to_json(self) -> dict[str, Any]:
-        """The task's public form with its `children`, each in this form too, and the `tree_usage` of it and them."""
-        children = [child.to_json() for child in self.children]
-        return {**self.task.to_json(), "tree_usage": self.usage.model_dump(mode="json"), "children": children}
-
-
-class Page(Record):
-    """A page of tasks, newest first."""
-
-    tasks: tuple[Task, ...]
-    more: bool  #: whether there are older ones
-    next: str | None = None  #: cursor for the next page: the last task of this one
-
-    def to_json(self) -> dict[str, Any]:
-        """The public form."""
-        return {"tasks": [task.to_json() for task in self.tasks], "more": self.more, "next": self.next}

@@ -17,10 +17,10 @@ from .family import Family
 from .ids import new_token
 from .inputs import FEEDBACK, joined
 from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
-from .notes import note_of
+from .notes import Notification, note_of
 from .outside import Outside
 from .questions import Questions
-from .records import Notification, Run, Task
+from .records import Run, Task
 from .removal import Removal
 from .statuses import Phase, RunKind
 from .transitions import Claimed, Cut, Ending, Facts, Settled, Submission, SubmitReply

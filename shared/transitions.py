@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .bells import Bell
     from .context import Claim
     from .grades import Grade
-    from .records import Interrupt, Notification, Run, Task
+    from .notes import Notification
+    from .records import Interrupt, Run, Task
     from .statuses import EndedAs, Phase, RunStatus, Status
 
 

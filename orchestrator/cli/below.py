@@ -8,7 +8,7 @@ from .console import counted
 
 if TYPE_CHECKING:
     from ...shared.limits import Usage
-    from ...shared.records import Tree
+    from ...shared.listings import Tree
 
 SHOWN = 10  #: open tasks that are named
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from ...shared.records import Run, Task, Tree
+    from ...shared.listings import Tree
+    from ...shared.records import Run, Task
     from ..files import Files
 
 EPILOG = """\b

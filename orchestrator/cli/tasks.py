@@ -11,7 +11,8 @@ from ...shared.statuses import Status  # noqa: TC001 typer reads it
 from .console import STYLES, clock, complain, console, on_terminal, print_json, run, visible
 
 if TYPE_CHECKING:
-    from ...shared.records import Page, Task
+    from ...shared.listings import Page
+    from ...shared.records import Task
 
 TABLE_WIDTH = 80  #: columns of a terminal; on a narrower one a table would cut the ids
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from .orchestrator.sync import connect
     from .shared.errors import OutriderError
     from .shared.limits import Limits
+    from .shared.notes import Notification
     from .shared.progress import progress
-    from .shared.records import Notification, Run, Task
+    from .shared.records import Run, Task
     from .shared.rubric import Rubric
     from .shared.statuses import Status
     from .shared.trees import running_tree
@@ -37,7 +38,7 @@ __all__ = [
 _HOMES = {
     "BackgroundSubagents": ".orchestrator.middleware",
     "Limits": ".shared.limits",
-    "Notification": ".shared.records",
+    "Notification": ".shared.notes",
     "Outrider": ".orchestrator.client",
     "OutriderError": ".shared.errors",
     "Rubric": ".shared.rubric",

@@ -15,7 +15,8 @@ from outrider.orchestrator.cli.board import Board
 from outrider.orchestrator.cli.trees import Below, follow_trees, whole
 from outrider.orchestrator.cli.watching import Lines
 from outrider.shared.errors import AnswerConflict, UnknownTask
-from outrider.shared.records import Event, Fault, Interrupt, Page, Run, Task, Tree
+from outrider.shared.listings import Page, Tree
+from outrider.shared.records import Event, Fault, Interrupt, Run, Task
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

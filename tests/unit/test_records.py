@@ -5,7 +5,8 @@ import pytest
 from outrider.shared.errors import BadInput
 from outrider.shared.ids import check_id, new_id
 from outrider.shared.limits import Limits, Usage
-from outrider.shared.records import Task, Tree
+from outrider.shared.listings import Tree
+from outrider.shared.records import Task
 from outrider.shared.statuses import Status
 
 
