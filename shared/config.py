@@ -6,6 +6,7 @@ only submits need not have.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from dataclasses import dataclass, field
@@ -14,9 +15,9 @@ from typing import Any, Self
 
 from . import grader_config
 from .errors import BadInput, ConfigError
-from .grader_config import GraderEntry, Grading
-from .ids import is_name
-from .limits import Limits
+from .grader_config import GraderEntry, Grading, read_text, reason
+from .ids import is_name, shorten
+from .limits import MOST, Limits
 from .text import clean
 
 SECTION_KEYS = frozenset({"agents", "grader"})
@@ -95,28 +96,29 @@ def _parse(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no {file.name} in {file.parent}: make one, or name one with OUTRIDER_CONFIG") from None
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{file} is not JSON: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is not JSON: {error}") from None
 
 
 def _entry(name: str, graph: Any, defaults: Any, path: str, folder: Path) -> AgentEntry:
-    where = f'{path}: "graphs.{name}"'
+    where = f'{path}: "graphs.{shorten(name)}"'
     if not is_name(name):
         raise ConfigError(f"{where}: the name must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
     target = graph.get("path") if isinstance(graph, dict) else graph
     if not isinstance(target, str) or not all(target.rpartition(":")[::2]):
-        raise ConfigError(f'{where} = {target!r}: must be "path/or/module:name", or an object with such a "path"')
+        shown = _shown(target)
+        raise ConfigError(f'{where} = {shown}: must be "path/or/module:name", or an object with such a "path"')
     where = f'{path}: "outrider.agents.{name}"'
     section = _object(defaults, where)
     _known(section, AGENT_KEYS, where)
     for key in ("queue", "input", "description"):
         if key in section and not (isinstance(section[key], str) and section[key]):
-            raise ConfigError(f'{where}: "{key}" = {section[key]!r}: must be text that is not empty')
+            raise ConfigError(f'{where}: "{key}" = {_shown(section[key])}: must be text that is not empty')
     queue = section.get("queue")
     if queue is not None and not is_name(queue):
-        raise ConfigError(f'{where}: "queue" = {queue!r}: must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}')
+        raise ConfigError(f'{where}: "queue" = {_shown(queue)}: must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}')
     limits = _limits(section.get("limits", {}), f'{where}: "limits"')
     return AgentEntry(
         name,
@@ -133,15 +135,16 @@ def _entry(name: str, graph: Any, defaults: Any, path: str, folder: Path) -> Age
 
 
 def _count(value: Any, where: str) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"{where} = {value!r}: must be a whole number above zero")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST):
+        raise ConfigError(f"{where} = {_shown(value)}: must be a whole number above zero, at most {MOST:,}")
     return value
 
 
 def _retry_on(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) and _is_type_name(name) for name in value):
+        example = '["httpx.HTTPError", "Flaky"]'
         raise ConfigError(
-            f'{where}: "retry_on" = {value!r}: must be a list of types of errors, such as ["httpx.HTTPError", "Flaky"]'
+            f'{where}: "retry_on" = {_shown(value)}: must be a list of types of errors, such as {example}'
         )
     return tuple(value)
 
@@ -159,33 +162,42 @@ def _limits(value: Any, where: str) -> Limits:
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where} = {value!r}: must be an object")
+        raise ConfigError(f"{where} = {_shown(value)}: must be an object")
     return value
 
 
 def _known(section: dict[str, Any], known: frozenset[str], where: str, what: str = "key") -> None:
     for key in section:
         if key not in known:
-            raise ConfigError(f"{where}: unknown {what} {key!r} (known: {', '.join(sorted(known))})")
+            raise ConfigError(f"{where}: unknown {what} {_shown(key)} (known: {', '.join(sorted(known))})")
 
 
 def _env(value: Any, file: Path) -> dict[str, str]:
     if isinstance(value, str):
         from dotenv import dotenv_values  # noqa: PLC0415 only files that use it pay for it
 
-        named = file.parent / value
-        if not named.is_file():
-            raise ConfigError(f'{file}: "env" = {value!r}: there is no such file')
-        env = {name: text for name, text in dotenv_values(named).items() if text is not None}
+        try:
+            named = dotenv_values(stream=io.StringIO(read_text(file.parent / value)))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f'{file}: "env" = {_shown(value)}: cannot be read: {reason(error)}') from None
+        env = {name: text for name, text in named.items() if text is not None}
     else:
-        env = {name: str(text) for name, text in _object(value, f'{file}: "env"').items()}
+        given = _object(value, f'{file}: "env"')
+        for name, text in given.items():
+            if isinstance(text, bool) or not isinstance(text, str | int | float):
+                raise ConfigError(f'{file}: "env.{shorten(name)}" = {_shown(text)}: must be text or a number')
+        env = {name: str(text) for name, text in given.items()}
     for name, text in env.items():
         if not name or "=" in name or not (_is_storable(name) and _is_storable(text)):
             raise ConfigError(
-                f'{file}: "env" has {name!r}, which no environment takes: a name is not empty and has no "=", '
+                f'{file}: "env" has {_shown(name)}, which no environment takes: a name is not empty and has no "=", '
                 "and neither it nor its value has a NUL or half a character"
             )
     return env
+
+
+def _shown(value: Any) -> str:
+    return shorten(repr(value))
 
 
 def _is_storable(text: str) -> bool:

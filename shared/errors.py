@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .text import one_line
+
 if TYPE_CHECKING:
     from .statuses import Status
 
@@ -26,7 +28,8 @@ class UnknownAgent(BadInput):
     def __init__(self, agent: str, known: list[str]) -> None:
         self.agent, self.known = agent, known
         names = ", ".join(known) if known else "none"
-        super().__init__(f'unknown agent {agent!r}: langgraph.json names {names} (add it under "graphs")')
+        shown = one_line(repr(agent), 80)
+        super().__init__(f'unknown agent {shown}: langgraph.json names {names} (add it under "graphs")')
 
 
 class BrokenAgent(OutriderError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from .errors import BadInput, ConfigError
+from .ids import shorten
 from .limits import PositiveSeconds  # noqa: TC001 pydantic reads it
 from .record import Record
 from .rubric import Rubric, Said
@@ -51,7 +53,7 @@ class GraderEntry:
         """Those that a rubric names, or all; `BadInput` names one that is not there."""
         if names is None:
             return self.tools
-        known = {tool if isinstance(tool, str) else tool.name: tool for tool in self.tools}
+        known = {_name(tool): tool for tool in self.tools}
         for name in names:
             if name not in known:
                 raise BadInput(
@@ -59,6 +61,10 @@ class GraderEntry:
                     '"outrider.grader.tools" in langgraph.json)'
                 )
         return tuple(known[name] for name in names)
+
+
+def _name(tool: str | Command) -> str:
+    return tool if isinstance(tool, str) else tool.name
 
 
 def is_file(model: str) -> bool:
@@ -70,17 +76,18 @@ def grading(section: Mapping[str, Any], where: str, folder: Path) -> Grading:
     """Read an agent's part; `ConfigError` names the key and the remedy."""
     itself, checks = section.get("grades_itself", False), section.get("checks")
     if not isinstance(itself, bool):
-        raise ConfigError(f'{where}: "grades_itself" = {itself!r}: must be true or false')
+        raise ConfigError(f'{where}: "grades_itself" = {shorten(repr(itself))}: must be true or false')
     if checks is not None and not _is_target(checks):
-        raise ConfigError(f'{where}: "checks" = {checks!r}: must be "path.py:name" or "module:name"')
+        raise ConfigError(f'{where}: "checks" = {shorten(repr(checks))}: must be "path.py:name" or "module:name"')
     if itself and checks:
         raise ConfigError(f'{where}: "checks" are not made where the agent grades itself: leave one of them out')
     try:
         rubric = Rubric.check(_read(section.get("rubric"), folder), f'{where}: "rubric"')
     except BadInput as error:
         raise ConfigError(str(error)) from None
-    except OSError as error:
-        raise ConfigError(f'{where}: "rubric" = {section["rubric"]!r}: cannot be read: {error.strerror}') from None
+    except (OSError, ValueError) as error:
+        shown = shorten(repr(section["rubric"]))
+        raise ConfigError(f'{where}: "rubric" = {shown}: cannot be read: {reason(error)}') from None
     return Grading(rubric, checks, itself)
 
 
@@ -88,13 +95,17 @@ def grader(section: Mapping[str, Any], where: str) -> GraderEntry:
     """Read the graders' part; `ConfigError` names the key and the remedy."""
     for key in section:
         if key not in {"model", "tools"}:
-            raise ConfigError(f"{where}: unknown key {key!r} (known: model, tools)")
+            raise ConfigError(f"{where}: unknown key {shorten(repr(key))} (known: model, tools)")
     model, tools = section.get("model"), section.get("tools", [])
     if model is not None and not (isinstance(model, str) and model.strip()):
-        raise ConfigError(f'{where}: "model" = {model!r}: must be text that is not empty')
+        raise ConfigError(f'{where}: "model" = {shorten(repr(model))}: must be text that is not empty')
     if not isinstance(tools, list):
-        raise ConfigError(f'{where}: "tools" = {tools!r}: must be a list')
-    return GraderEntry(model, tuple(_tool(tool, f'{where}: "tools"') for tool in tools))
+        raise ConfigError(f'{where}: "tools" = {shorten(repr(tools))}: must be a list')
+    entry = GraderEntry(model, tuple(_tool(tool, f'{where}: "tools"') for tool in tools))
+    for name, count in Counter(map(_name, entry.tools)).items():
+        if count > 1:
+            raise ConfigError(f'{where}: "tools": {shorten(repr(name))} stands there {count} times')
+    return entry
 
 
 def _tool(value: Any, where: str) -> str | Command:
@@ -106,7 +117,9 @@ def _tool(value: Any, where: str) -> str | Command:
         except ValidationError as error:
             fault = error.errors()[0]
             raise ConfigError(f"{where}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
-    raise ConfigError(f'{where}: {value!r}: must be "{FILES}", "path.py:name", or an object with name and command')
+    raise ConfigError(
+        f'{where}: {shorten(repr(value))}: must be "{FILES}", "path.py:name", or an object with name and command'
+    )
 
 
 def _is_target(value: Any) -> bool:
@@ -116,5 +129,17 @@ def _is_target(value: Any) -> bool:
 def _read(rubric: Any, folder: Path) -> Any:
     """A rubric as it stands there, or the text of the file that `@file` names."""
     if isinstance(rubric, str) and rubric.startswith("@"):
-        return (folder / rubric[1:]).read_text(encoding="utf-8")
+        return read_text(folder / rubric[1:])
     return rubric
+
+
+def read_text(file: Path) -> str:
+    """The text of a file that `langgraph.json` names; `OSError`, or `ValueError` where it holds no UTF-8."""
+    if file.exists() and not file.is_file():  # a pipe would block for ever
+        raise OSError(0, "is no regular file")
+    return file.read_text(encoding="utf-8")
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why a file could not be read."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from .errors import BadInput
+from .ids import shorten
 from .record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+MOST = 2**53  #: of anything that is counted: scripts of Redis keep no larger number exactly
+
+
 def _positive(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError("must be a number above zero")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
+        raise ValueError(f"must be a number above zero, at most {MOST:,}")
     return value
 
 
 def _count(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("must be a whole number, 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise ValueError(f"must be a whole number from 0 to {MOST:,}")
     return value
 
 
@@ -75,9 +79,9 @@ def _first_fault(error: Exception) -> str:
     fault = error.errors()[0]
     name = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
-        return f"unknown key {name!r}"
+        return f"unknown key {shorten(repr(name))}"
     text = fault["msg"].removeprefix("Value error, ")
-    return f"{name} = {fault['input']!r}: {text}"
+    return f"{name} = {shorten(repr(fault['input']))}: {text}"
 
 
 class Usage(Record):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from .errors import BadInput
+from .ids import shorten
 from .limits import PositiveInt  # noqa: TC001 pydantic reads it
 from .record import Record
 from .text import clean
@@ -61,5 +62,8 @@ def _fault(error: Exception) -> str:
     fault = error.errors()[0]
     name = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
-        return f"unknown key {name!r} (known: {', '.join(Rubric.model_fields)})"
+        return f"unknown key {shorten(repr(name))} (known: {', '.join(Rubric.model_fields)})"
+    if fault["type"] == "too_long":
+        length = fault["ctx"]["actual_length"]
+        return f"{name}: has {length:,} characters, more than the {MAX_RUBRIC:,} that a grader reads"
     return f"{name}: {fault['msg'].removeprefix('Value error, ')}"

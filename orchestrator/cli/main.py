@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -68,10 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     except OutriderError as error:
         complain(str(error))
         return _exit_code(error)
-    except BrokenPipeError:
-        # Whoever read has enough. The interpreter must not try to flush the rest on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return _cannot_write(error)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except _USAGE as error:
@@ -82,7 +81,27 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The console script."""
+    _open_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """See that there are all three streams, and that what stdout's encoding lacks is printed as an escape."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # as `<&-` and `>&-` leave it
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _cannot_write(error: OSError) -> int:
+    """Whoever read has enough, which is fine, or the disk is full."""
+    # The interpreter must not try to flush the rest on its way out.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0
+    complain(str(error))
+    return BAD_USE
 
 
 def _exit_code(error: OutriderError) -> int:
@@ -98,5 +117,7 @@ _USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 def _told(error: Exception) -> str:
     """A usage error in one line, with where to read on."""
     message = getattr(error, "format_message", error.__str__)()
+    if hasattr(error, "option_name") and not error.option_name.startswith("--"):
+        message += " (what begins with - and is no option stands after --)"
     path = getattr(getattr(error, "ctx", None), "command_path", "outrider")
     return f"{' '.join(message.split()).rstrip('.')} (see `{path} --help`)"

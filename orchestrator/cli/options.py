@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...shared.errors import BadInput
+from ...shared.ids import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +28,10 @@ def seconds(option: str, value: str | None) -> float | None:
         return None
     text = value.strip().lower()
     text = f"{text}s" if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else text
-    if not _DURATION.fullmatch(text):
-        raise BadInput(f"{option} {value!r}: must be a duration such as 90s, 30m or 1h30m")
-    return sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+    found = sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+    if not _DURATION.fullmatch(text) or found == math.inf:
+        raise BadInput(f"{option} {_short(value)}: must be a duration such as 90s, 30m or 1h30m")
+    return found
 
 
 def pairs(option: str, values: Sequence[str] | None) -> dict[str, str]:
@@ -37,7 +40,7 @@ def pairs(option: str, values: Sequence[str] | None) -> dict[str, str]:
     for value in values or ():
         key, equals, text = value.partition("=")
         if not (key and equals):
-            raise BadInput(f"{option} {value!r}: must be key=value")
+            raise BadInput(f"{option} {_short(value)}: must be key=value")
         found[key] = text
     return found
 
@@ -69,23 +72,24 @@ def text_or_stdin(value: str, max_bytes: int) -> str:
 
 
 def _read(option: str, name: str, max_bytes: int) -> str:
-    path = Path(name).expanduser()
+    named = f"{option} @{shorten(name)}"
     try:
         # A pipe in the file's place would else block for ever.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadInput(f"{option} @{name}: is no regular file")
-            data = file.read(max_bytes + 1)
-    except (OSError, ValueError) as error:
+        with os.fdopen(os.open(Path(name).expanduser(), os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            data = file.read(max_bytes + 1) if regular else b""
+    except (OSError, ValueError, RuntimeError) as error:  # the last: `~name` of nobody
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"{option} @{name}: cannot be read: {reason}") from None
+        raise BadInput(f"{named}: cannot be read: {reason}") from None
+    if not regular:
+        raise BadInput(f"{named}: is no regular file")
     if len(data) > max_bytes:
-        raise BadInput(f"{option} @{name}: has more than OUTRIDER_MAX_INPUT_BYTES = {max_bytes:,} bytes")
+        raise BadInput(f"{named}: has more than OUTRIDER_MAX_INPUT_BYTES = {max_bytes:,} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{option} @{name}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+        raise BadInput(f"{named}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
 
 
 def _short(value: str) -> str:
-    return repr(value if len(value) <= 60 else f"{value[:59]}…")  # noqa: PLR2004 what fits into one line
+    return repr(shorten(value))

@@ -126,6 +126,7 @@ def test_every_verb_has_help_with_examples(outrider):
     assert shown.code == 0
     assert [verb for verb in VERBS if f"\n  {verb} " not in shown.out] == []
     assert "Exit codes: 0 done" in shown.out
+    assert "6 done, but its grade is not satisfied" in " ".join(shown.out.split())
     for verb in VERBS:
         shown = outrider(verb, "--help")
         assert shown.code == 0
@@ -151,6 +152,14 @@ def test_help_imports_nothing_heavy():
         (["submit", "agent", "text", "--max-turns", "many"], "--max-turns"),
         (["list", "--status", "done"], "'done'"),
         (["worker", "--pool", "gevent"], "'gevent'"),
+        (["submit", "agent", "- item"], "what begins with - and is no option stands after --"),
+        (["submit", "agent", "text", "--wait-timeout", "9" * 400], "must be a duration"),
+        (["submit", "a" * 50_000, "text"], "…: langgraph.json names agent, other"),
+        (["submit", "agent", "text", "--timeout", "x" * 50_000], "…': must be a duration"),
+        (["submit", "agent", "text", "--metadata", "x" * 50_000], "…': must be key=value"),
+        (["submit", "agent", "text", "--state", "@" + "x" * 50_000], "…: cannot be read: File name too long"),
+        (["submit", "agent", "text", "--state", "@~nobody-of-this-name/x"], "cannot be read: Could not determine home"),
+        (["submit", "agent", "text", "--state", "@/dev/null"], "outrider: --state @/dev/null: is no regular file"),
     ],
 )
 def test_bad_use_is_one_line_on_stderr(arguments, message, outrider):
@@ -158,6 +167,40 @@ def test_bad_use_is_one_line_on_stderr(arguments, message, outrider):
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert ran.err.count("\n") == 1
+    assert len(ran.err) < 400
+    assert outrider("list").out == ""
+
+
+CLI = "from outrider.orchestrator.cli.main import main; main()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ("--help >/dev/full", 2, "No space left on device"),
+        ("--help >&-", 0, ""),
+        ("submit agent - <&-", 3, "outrider: cannot reach Redis"),
+    ],
+)
+def test_streams_that_are_full_or_closed_cost_no_traceback(arguments, code, told, world, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", "redis://127.0.0.1:1")
+    line = shlex.join([sys.executable, "-c", CLI]) + f" {arguments}"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1 if told else 0)
+    assert told in done.stderr
+
+
+def test_with_stderr_closed_nothing_of_it_goes_to_stdout(world):
+    line = shlex.join([sys.executable, "-c", CLI]) + " show ''"
+    done = subprocess.run(["/bin/sh", "-c", f"{line} 2>&-"], stdout=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_what_the_terminal_cannot_encode_is_printed_as_an_escape(monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    code = f"import importlib.metadata as of\nof.version = lambda _: 'caf\\xe9 \\ud800'\n{CLI}"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("caf\\xe9 \\ud800\n", "")
 
 
 def test_without_a_verb_the_help_is_shown(outrider):

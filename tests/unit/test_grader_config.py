@@ -1,6 +1,7 @@
 """What `langgraph.json` says of grading, and what a mistake in it says."""
 
 import json
+import os
 
 import pytest
 
@@ -63,9 +64,18 @@ def test_graders_have_a_model_and_tools(load):
         (None, {"tools": [{"name": "no spaces", "command": ["x"]}]}, "name"),
         (None, {"tools": [{"name": "x", "command": []}]}, "command"),
         (None, {"tools": [{"name": "x", "command": ["y"], "timeout_seconds": 0}]}, "timeout_seconds"),
+        (None, {"tools": ["files", "files"]}, "'files' stands there 2 times"),
+        (None, {"tools": [{"name": "x", "command": ["y"]}] * 3}, "'x' stands there 3 times"),
+        ({"rubric": "a" * 50_001}, None, "has 50,001 characters, more than the 50,000"),
+        ({"rubric": "@binary"}, None, "'@binary': cannot be read: 'utf-8' codec"),
+        ({"rubric": "@pipe"}, None, "'@pipe': cannot be read: is no regular file"),
+        ({"checks": "c" * 50_000}, None, "…: must be"),
+        (None, {"model" * 9_000: "x"}, "… .known: model, tools"),
     ],
 )
-def test_a_mistake_is_named_on_one_line(load, agent, grader, said):
+def test_a_mistake_is_named_on_one_line(load, agent, grader, said, tmp_path):
+    (tmp_path / "binary").write_bytes(b"\xff")
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match=said) as caught:
         load(agent, grader)
     assert "\n" not in str(caught.value)
