@@ -1,7 +1,7 @@
 """Deep agents whose model is the test, with skills, memory and large results in the store."""
 
 from agents import SUBAGENTS, TOOLS, Context, Puppet, hold
-from deepagents import create_deep_agent
+from deepagents import FilesystemPermission, create_deep_agent
 from deepagents.backends import CompositeBackend
 from deepagents.middleware.skills import SkillsMiddleware
 from langchain.agents.middleware import AgentMiddleware
@@ -83,3 +83,6 @@ keen = create_deep_agent(
     ],
     context_schema=Context,
 )
+
+_ASK = FilesystemPermission(operations=["write"], paths=["/orders/**"], mode="interrupt")
+asking = create_deep_agent(Puppet(), backend=OutriderBackend(), permissions=[_ASK])
