@@ -353,7 +353,7 @@ class Outrider:
             known = (await self._heard.read(store.redis, store.keys)).agents.get(task.agent)
             graded = None if rubric is None else regrades(rubric, task.agent, await self._configured())
             if graded and graded.state:
-                state = {**json_object(state or {}, "state", []), **graded.state}
+                state = {**json_object({} if state is None else state, "state", []), **graded.state}
             given, notes = check_update(task, text, state, known, self.settings.max_input_bytes)
             event_id = await store.last_event_id(task_id)
             claim = inside.claim if inside and inside.claim.task_id in task.ancestors else None

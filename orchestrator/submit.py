@@ -94,11 +94,15 @@ def check(
     known = published.get(entry.name)
     changed: list[str] = []
     graded = grades(asked.rubric, entry, config)
-    state = {**json_object(asked.state or {}, "state", changed), **graded.state} if graded.state else asked.state
+    state = (
+        {**json_object({} if asked.state is None else asked.state, "state", changed), **graded.state}
+        if graded.state
+        else asked.state
+    )
     given, notes = check_input(entry.name, asked.text, state, known, text_key=entry.input)
     context = None if asked.context is None else json_object(asked.context, "context", changed)
     configurable = _configurable(asked.configurable, changed)
-    metadata = json_object(asked.metadata or {}, "metadata", changed)
+    metadata = json_object({} if asked.metadata is None else asked.metadata, "metadata", changed)
     check_size(max_bytes, **given, context=context, configurable=configurable, metadata=metadata)
     title, cut = title_of(asked.title, entry.name)
     notes += cut + _replaced(changed)
@@ -109,6 +113,8 @@ def check(
             "(submit with notify_parent=False, or give the agent a `messages` state key)"
         )
     _check_mode(asked.mode, entry, known)
+    if not isinstance(asked.notify_parent, bool):
+        raise BadInput(f"notify_parent {shorten(repr(asked.notify_parent))} must be True or False")
     limits = Limits.check(asked.limits).over(entry.limits)
     if asked.mode == FORK and limits.max_children is None:
         limits = limits.model_copy(update={"max_children": 0})  # it reads on in a conversation that hands work out
@@ -153,7 +159,7 @@ def check_input(
     `text_key` is the state key that takes the text, where the configuration names it and not what workers tell.
     """
     changed: list[str] = []
-    words, more = _text(text, changed), json_object(state or {}, "state", changed)
+    words, more = _text(text, changed), json_object({} if state is None else state, "state", changed)
     _fits(agent, text_key, known, more)
     notes = _replaced(changed)
     if more and (known is None or known.input_keys is None):
@@ -200,7 +206,7 @@ def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapp
 
 
 def _check_mode(mode: Any, entry: AgentEntry, known: Published | None) -> None:
-    if mode not in {ISOLATED, FORK}:
+    if mode not in (ISOLATED, FORK):  # it may be no text, nor hashable
         raise BadInput(f"mode {shorten(repr(mode))} must be {ISOLATED!r} or {FORK!r}")
     if mode == FORK and (entry.input or _is_deaf(known)):
         raise BadInput(f"agent {entry.name!r} has no messages, so it cannot be a fork: submit it isolated")
@@ -211,7 +217,7 @@ def _is_deaf(known: Published | None) -> bool:
 
 
 def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:
-    configurable = json_object(value or {}, "configurable", changed)
+    configurable = json_object({} if value is None else value, "configurable", changed)
     for key in configurable:
         if key in RESERVED or key.startswith("__"):
             raise BadInput(f"configurable.{key} is set by the worker: leave it out")

@@ -13,7 +13,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..shared.errors import ClaimLost, OutriderError
+from ..shared.errors import ClaimLost, OutriderError, UnknownTask
+from ..shared.ids import is_id, shorten
 from ..shared.notifications import FOR_A_PERSON, report
 from ..shared.on_loop import await_on, wait_on
 from ..shared.snapshots import Snapshot
@@ -98,7 +99,9 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
     ) -> Coroutine[Any, Any, Command[Any]]:
         subagent, at = subagents.get(subagent_type), home()
         if subagent is None:
-            raise ToolException(f"there is no subagent {subagent_type!r}: use one of {', '.join(subagents)}")
+            raise ToolException(
+                f"there is no subagent {shorten(repr(subagent_type))}: use one of {', '.join(subagents)}"
+            )
         if at.parent and at.parent.mode == FORK and not at.parent.limits.max_children:
             raise ToolException(NOT_FOR_FORKS)
         # At once: whatever goes on beside this call, the child begins with what its parent read when it called.
@@ -201,7 +204,7 @@ def _what_became_of(updated: Updated, task: Task, parent_id: str | None) -> str:
     else:
         text = f"Task {task.task_id} goes on with your message."
     dropped = "The question that it asked a person is dropped." if updated.dropped else ""
-    return " ".join(filter(None, (text, dropped, _whether_told(task, parent_id))))
+    return "\n".join((" ".join(filter(None, (text, dropped, _whether_told(task, parent_id)))), *updated.notes))
 
 
 def _tool(
@@ -239,7 +242,9 @@ def _in_words() -> Iterator[None]:
 
 async def _own(at: Home, task_id: str, runtime: ToolRuntime[Any, Any]) -> Task:
     """The task, where it descends from this parent; else an error that a model can act on."""
-    task = await at.client.get(task_id)
+    task = await _there(at, task_id) if is_id(task_id) else None
+    if task is None:
+        raise ToolException(f"there is no task {shorten(repr(task_id))}: list_async_tasks shows those that are yours")
     if task_id in _known(runtime) or _parent_id(at, runtime) in task.ancestors:
         return task
     raise ToolException(f"task {task_id} is not one of yours: list_async_tasks shows those that are")
@@ -251,8 +256,16 @@ async def _listed(at: Home, wanted: str | None, runtime: ToolRuntime[Any, Any]) 
         page = await at.client.list(parent=at.parent.task_id, status=(wanted,) if wanted else (), limit=LISTED)
         return list(page.tasks), page.more
     ids = list(reversed(_known(runtime)))
-    tasks = [await at.client.get(task_id) for task_id in ids[:LISTED]]
+    tasks = [task for task_id in ids[:LISTED] if (task := await _there(at, task_id))]
     return [task for task in tasks if wanted is None or task.status == wanted], len(ids) > LISTED
+
+
+async def _there(at: Home, task_id: str) -> Task | None:
+    """The task; `None` where there is none, or none any more: what ended long ago is removed."""
+    try:
+        return await at.client.get(task_id)
+    except UnknownTask:
+        return None
 
 
 def _known(runtime: ToolRuntime[Any, Any]) -> dict[str, AsyncTask]:

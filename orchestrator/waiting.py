@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -118,6 +118,6 @@ def check_timeout(timeout: Any) -> float | None:
     """Return a wait's bound in seconds; `BadInput` for what is none."""
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= sys.float_info.max:
         raise BadInput(f"timeout {shorten(repr(timeout))} must be a number of seconds, 0 or more (None: no bound)")
     return float(timeout)

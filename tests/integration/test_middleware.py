@@ -148,6 +148,14 @@ async def test_an_agent_in_a_process_of_the_users_own_starts_tasks_and_reads_wha
     assert [message["content"] for message in read.messages][-4:] == ["done", "go", PREAMBLE, "a brief"]
     (told,), _ = await turn(called("cancel_async_task", task_id=fork))
     assert told == f"Task {fork} is cancelled."
+    removed = {"removed": {**tasks[task_id], "task_id": "removed"}}
+    await agent.aupdate_state({"configurable": {"thread_id": way}}, {"async_tasks": removed})
+    (listed, told), _ = await turn(called("list_async_tasks"), called("check_async_task", task_id="removed"))
+    assert listed == f"- {fork} forker cancelled forker\n- {task_id} leaf success leaf"
+    assert told.startswith("there is no task 'removed': ")
+    (told,), _ = await turn(called("update_async_task", task_id=task_id, message="wait\0"))
+    assert told.splitlines()[1:] == ["text: NUL and lone surrogates cannot be stored and were replaced"]
+    await site.o.cancel(task_id)
 
 
 class Own:
@@ -282,17 +290,20 @@ async def test_tools_refuse_what_is_not_theirs_in_words_that_a_model_can_act_on(
     cases = {
         "is not one of yours": called("check_async_task", task_id=stranger),
         "is not one of yours: list_async_tasks": called("cancel_async_task", task_id=stranger),
-        "no task unknown": called("check_async_task", task_id="unknown"),
-        "no task unknown-too": called("cancel_async_task", task_id="unknown-too"),
-        "must match": called("check_async_task", task_id="../x"),
+        "there is no task 'unknown': list_async_tasks": called("check_async_task", task_id="unknown"),
+        "there is no task 'unknown-too'": called("cancel_async_task", task_id="unknown-too"),
+        "there is no task '../x'": called("check_async_task", task_id="../x"),
+        "xxx…: list_async_tasks": called("check_async_task", task_id="x" * 50_000),
         "there is no subagent 'stranger': use one of leaf, no-such": started("x", "stranger"),
         "no-such": started("x", "no-such"),
+        "xxx…: use one of leaf": started("x", "x" * 50_000),
         "text is empty": started(" "),
     }
     read = await site.call(parent, *cases.values())
     assert len(read.results) == len(cases)
     for told, result in zip(cases, read.results, strict=True):
         assert told in result
+        assert len(result) < 300
     assert {message["status"] for message in read.messages if message["type"] == "tool"} == {"error"}
     assert await site.children(parent) == []
     assert (await site.o.wait(stranger)).status is Status.SUCCESS
@@ -364,7 +375,7 @@ async def test_a_parent_gives_its_child_a_message_whatever_it_is_at(site, parent
     read = await site.call(parent, called("update_async_task", task_id=child))
     assert "message" in read.last
     read = await site.call(parent, called("update_async_task", task_id="unknown-too", message="x"))
-    assert "no task unknown-too" in read.last
+    assert "there is no task 'unknown-too'" in read.last
 
 
 async def test_a_message_that_is_to_wait_comes_once_though_its_step_runs_again(redis_url, namespace):

@@ -183,6 +183,10 @@ BAD = {
     "a queue with a blank": (("researcher", "text"), {"queue": "a b"}, "queue 'a b' must match"),
     "an empty key": (("researcher", "text"), {"idempotency_key": ""}, "idempotency key '' must be"),
     "a long key": (("researcher", "text"), {"idempotency_key": "k" * 201}, "1 to 200"),
+    "a mode that is no text": (("researcher", "text"), {"mode": []}, r"mode \[\] must be 'isolated' or 'fork'"),
+    "a switch that is none": (("researcher", "text"), {"notify_parent": None}, "notify_parent None must be True or"),
+    "state that is empty text": (("researcher", "text"), {"state": ""}, "state is '': must be an object"),
+    "metadata that is a list": (("researcher", "text"), {"metadata": []}, r"metadata is \[\]: must be an object"),
     "a broken agent": (("broken", "text"), {}, "agent 'broken' is broken: ModuleNotFoundError"),
 }
 
@@ -367,7 +371,7 @@ async def test_a_bad_page_is_refused(options, outrider):
         await outrider.list(**options)
 
 
-@pytest.mark.parametrize("bad", [-1, True, "5", float("nan"), float("inf")])
+@pytest.mark.parametrize("bad", [-1, True, "5", float("nan"), float("inf"), 10**400])
 async def test_a_bad_timeout_is_refused(bad, outrider):
     with pytest.raises(BadInput, match="timeout"):
         await outrider.wait("some-task", timeout=bad)
