@@ -135,6 +135,22 @@ async def test_a_memory_that_cannot_be_read_ends_the_task(site):
         assert (task.status, task.error.type, task.attempt) == (Status.ERROR, error, 0)
 
 
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_has_what_its_parent_read_and_put_away(site):
+    parent, _ = await keen(site, queue="worker-1")
+    await site.call(parent, READ_SHOP)
+    await site.call(parent, called("rows"))
+    (file,) = (await site.o.files(parent)).files
+    child, read = await keen(site, parent=parent, mode="fork", queue="worker-2", notify_parent=False)
+    assert "ship" in offered(read)
+    assert "row 19999" in (await site.call(child, called("read_file", file_path=file.path, offset=19_999))).last
+    assert (await site.call(child, SHIP)).last == "a book shipped for ada"
+    workers = [(await finished(site, task_id)).runs[0].worker for task_id in (child, parent)]
+    assert len(set(workers)) == len(workers)
+
+
 # --- context ---------------------------------------------------------------------------------------------------------
 
 
