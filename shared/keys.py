@@ -31,7 +31,7 @@ class Keys:
         return self._key("runs", task_id)
 
     def large(self, task_id: str) -> str:
-        """Hash: what of the task may be large, as JSON: `context`, `configurable`, `interrupts`, `result`.
+        """Hash: what of the task may be large, as JSON: `context`, `configurable`, `interrupts`, `result`, `unsaved`.
 
         Apart from the record, which lists and walks read whole.
         """

@@ -131,6 +131,7 @@ class Checks:
     def _conversations(self, model: Model, seen: Snapshot) -> None:
         """Conversations that forks begin with lie there as long as a run is to begin with one, and no longer."""
         begin = [task.root for task in model.tasks for run in task.runs if b"fork" in seen[self.keys.run(run.run_id)]]
+        begin += [task.root for task in model.tasks if b"unsaved_fork" in seen[self.keys.task(task.name)]]
         for task in model.tasks:
             kept = seen.get(self.keys.snapshots(task.name), {})
             assert int(kept.get(b"runs", 0)) == begin.count(task), task.name

@@ -114,6 +114,12 @@ class Task:
         return [child for child in self.children if child.told and not child.ended]
 
     @property
+    def unsaved(self) -> list[str]:
+        """What its last run was given and did not save."""
+        last = self.runs[-1]
+        return [] if last.grades or last.saved or last.status is RunStatus.SUCCESS else list(last.texts)
+
+    @property
     def agent_run(self) -> str:
         """By which its end is told."""
         return [run.run_id for run in self.runs if not run.grades][-1]
@@ -247,9 +253,7 @@ class Model:
 
     def give(self, task: Task, text: str) -> None:
         """Start a run with a message, and with what the run before was given and did not save."""
-        last = task.runs[-1]
-        unsaved = last.texts if not (last.grades or last.saved or last.status is RunStatus.SUCCESS) else []
-        task.texts, task.state = [*unsaved, text], QUEUED
+        task.texts, task.state = [*task.unsaved, text], QUEUED
         self.woken.append(task)
 
     def release(self, task: Task, how: str, max_attempts: int = 0) -> str:
@@ -301,5 +305,5 @@ class Model:
 
     def wake(self, task: Task) -> None:
         if task.at_rest and task.has_news:
-            task.state = QUEUED
+            task.texts, task.state = task.unsaved, QUEUED
             self.woken.append(task)

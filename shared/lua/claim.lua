@@ -1,5 +1,5 @@
 -- Move a pending run to running and hand its facts to the worker. The first claim fixes the run's range of
--- notifications. The same token again gets the same answer, so a repeated call is safe. Where no slot is free, or others
+-- notifications, and what it is given. The same token again gets the same answer, so a repeated call is safe. Where no slot is free, or others
 -- wait for those that are, the run stays pending and waits for one.
 -- KEYS  18 the task's inbox  19 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  token  worker  lease_ms  event data  how many slots its agent has (0 = no bound)  ring_again_ms
@@ -26,6 +26,19 @@ local function facts()
   return {'claimed', redis.call('HGET', TASK, 'epoch'), redis.call('GET', INPUT) or '', redis.call('HGETALL', TASK),
     redis.call('HGETALL', RUN), inbox, redis.call('HGET', LARGE, 'context'), redis.call('HGET', LARGE, 'configurable'),
     snapshot()}
+end
+
+-- What runs before this one were given and did not save comes first.
+local function take_unsaved(fork)
+  local unsaved = redis.call('HGET', LARGE, 'unsaved')
+  if unsaved then
+    redis.call('SET', INPUT, unsaved .. '\n' .. (redis.call('GET', INPUT) or ''))
+    redis.call('HDEL', LARGE, 'unsaved')
+  end
+  if fork then
+    redis.call('HSET', RUN, 'fork', fork)
+    redis.call('HDEL', TASK, 'unsaved_fork')
+  end
 end
 
 -- Whether the run may have a slot now. If not, it waits in its place.
@@ -60,9 +73,10 @@ redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'wo
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
 redis.call('HDEL', RUN, 'not_before_ms', 'error_type', 'error_message')
 if not run[3] and not grades then
-  local inbox = redis.call('HMGET', TASK, 'cursor', 'seq')
+  local inbox = redis.call('HMGET', TASK, 'cursor', 'seq', 'unsaved_fork')
   redis.call('HSET', RUN, 'inbox_from', int((tonumber(inbox[1]) or 0) + 1), 'inbox_to', inbox[2] or '0')
   redis.call('HSET', TASK, 'given', inbox[2] or '0')
+  take_unsaved(inbox[3])
 end
 redis.call('ZREM', RING_AT, member(task_id, run_id))
 redis.call('ZADD', LEASES, lease_until, member(task_id, run_id))

@@ -61,18 +61,11 @@ local function wake(task, siblings, events, runs, run, input, run_id, ring_again
   return begin(task, events, runs, run, input, run_id, 'agent', facts[2], '{}', 'task.woken', '{}', ring_again_ms)
 end
 
--- Start the task's next run with a message to it, and with what its last run was given and did not save. A question is
--- dropped; one that had ended is open again for its parent. Returns what its bell needs.
+-- Start the task's next run with a message to it. A question is dropped; one that had ended is open again for its parent.
+-- Returns what its bell needs.
 local function follow_up(last_run, run_id, given, ring_again_ms)
   local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent', 'wake_queue')
-  if last_run ~= '' and redis.call('HGET', RUN, 'kind') == 'agent' then
-    use_up_input(last_run)
-    local unsaved, fork = redis.call('GET', INPUT), redis.call('HGET', RUN, 'fork')
-    if unsaved then given = unsaved .. '\n' .. given end
-    if fork then redis.call('HSET', NEXT_RUN, 'fork', fork) end
-    redis.call('DEL', INPUT)
-    redis.call('HDEL', RUN, 'fork')
-  end
+  if last_run ~= '' then use_up_input(last_run) end
   redis.call('HDEL', LARGE, 'interrupts')
   move(TASK, 'update', 'pending', 'queued')
   begin_counting(TASK)

@@ -75,12 +75,19 @@ local function take_place(task, first)
 end
 
 -- The run has ended: nobody takes up its input any more, nor the snapshot that it began with, unless it did not end well
--- and they are not in the saved state: then the next run gets them. The tree's snapshots (the last key) go when no run is
--- left that is to begin with one.
+-- and they are not in the saved state: then the next run gets them, whatever starts it. The tree's snapshots (the last
+-- key) go when no run is left that is to begin with one.
 local function use_up_input(run_id, well)
   local is_saved = redis.call('HGET', TASK, 'saved_run') == run_id or redis.call('HGET', RUN, 'kind') == 'grade'
-  if not (well or is_saved) then return end
+  local given, fork = redis.call('GET', INPUT), redis.call('HGET', RUN, 'fork')
   redis.call('DEL', INPUT)
-  if redis.call('HDEL', RUN, 'fork') == 0 then return end
+  redis.call('HDEL', RUN, 'fork')
+  if not (well or is_saved) then
+    local before = redis.call('HGET', LARGE, 'unsaved')
+    if given then redis.call('HSET', LARGE, 'unsaved', before and before .. '\n' .. given or given) end
+    if fork then redis.call('HSET', TASK, 'unsaved_fork', fork) end
+    return
+  end
+  if not fork then return end
   if redis.call('HINCRBY', KEYS[#KEYS], 'runs', -1) <= 0 then redis.call('DEL', KEYS[#KEYS]) end
 end

@@ -86,6 +86,18 @@ async def test_what_a_run_did_not_save_comes_with_the_next(tree):
     assert (await tree.claim("t")).input == text("fifth")
 
 
+async def test_what_a_run_did_not_save_comes_with_a_wake_too(tree):
+    await tree.resting_parent("c")
+    await tree.store.update("p", text("more"))
+    await tree.run("p", FAILED)
+    await tree.run("c")
+    held = await tree.claim("p")
+    assert (held.input["text"], [note.task_id for note in held.notifications]) == ("more", ["c"])
+    await tree.settle("p", held.claim, FAILED)
+    await tree.store.update("p", text("still more"))
+    assert (await tree.claim("p")).input["text"] == "more\n\nstill more"
+
+
 async def test_limits_count_anew(tree):
     await tree.submit("t")
     await tree.run("t", USED)
