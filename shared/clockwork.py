@@ -177,13 +177,15 @@ class Clockwork(Queries):
         )
         return bool(reply[0] == b"stopped")
 
-    async def sweep(self, *, lease_ms: int) -> Due:
+    async def sweep(self, *, lease_ms: int, every_ms: float = 0) -> Due:
         """Which leases ran out, which bells are overdue and which questions expired, a page of each.
 
-        Any number of processes may ask.
+        Any number of processes may ask, each once in `every_ms` or so. When none did for two such rounds, and half a
+        lease, no lease is declared lost for one lease.
         """
         keys = [self.keys.last_sweep(), self.keys.leases(), self.keys.ring_at(), self.keys.answer_until()]
-        return Due(*map(_members, await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE])))
+        pause = max(lease_ms / 2, 2 * every_ms)
+        return Due(*map(_members, await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE, pause])))
 
     async def unclosed(self, *, older_than_ms: int) -> tuple[str, ...]:
         """Cancelled tasks whose descendants were not closed yet, since so long: whoever cancelled them may be gone."""

@@ -95,7 +95,7 @@ class Sweeper:
         """Sweep once; whether there is more to do at once."""
         store, keys, lease_ms = self._store, self._store.keys, self._settings.lease_ms
         self._broker_away = False
-        due = await store.sweep(lease_ms=lease_ms)
+        due = await store.sweep(lease_ms=lease_ms, every_ms=self._settings.sweep_seconds * 1000)
         unclosed = await store.unclosed(older_than_ms=lease_ms)
         old_trees = await store.old_trees(older_than_ms=self._settings.retention_ms)
         condemned = await store.condemned()

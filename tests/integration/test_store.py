@@ -322,6 +322,15 @@ async def test_nobody_is_lost_for_one_lease_after_nobody_swept(store):
     assert (await store.sweep(lease_ms=LEASE_MS)).lost == (("t", "t-run"),)
 
 
+async def test_sweeps_that_are_rarer_than_leases_still_find_who_is_lost(store):
+    await claimed(store)
+    await expire(store)
+    await store.sweep(lease_ms=LEASE_MS)
+    at = int(await store.redis.hget(store.keys.last_sweep(), "at")) - LEASE_MS
+    await store.redis.hset(store.keys.last_sweep(), "at", at)
+    assert (await store.sweep(lease_ms=LEASE_MS, every_ms=LEASE_MS)).lost == (("t", "t-run"),)
+
+
 async def test_a_given_back_run_keeps_its_attempt_and_input(store):
     facts, claim = await claimed(store)
     assert await store.give_back(facts, claim)
