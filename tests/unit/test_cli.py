@@ -667,7 +667,7 @@ def test_follow_detaches_on_ctrl_c(outrider, monkeypatch):
     read = client_module.Watch._read
 
     async def noted(self, task_id, after, *, block):
-        events = await read(self, task_id, after, block=False)
+        events = await read(self, task_id, after, block=None)
         if not events:
             blocked.set()
             await asyncio.Event().wait()
