@@ -77,6 +77,11 @@ def _plain(value: Any, depth: int, above: tuple[int, ...]) -> Any:
         return _type_mark(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """So many things, in words: `1 turn`, `2 turns`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _scalar(value: bool | str | float | None) -> Any:  # noqa: FBT001 a value, not a switch
     if isinstance(value, str):
         return clean(str(value))

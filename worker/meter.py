@@ -12,6 +12,7 @@ from langchain_core.outputs import ChatGeneration
 
 from ..shared import events
 from ..shared.limits import Usage
+from ..shared.text import counted
 from .control import Stop
 from .progress import arguments
 
@@ -96,14 +97,15 @@ class Meter(BaseCallbackHandler):
 
     def _count_of(self, reason: Stop) -> tuple[int, int | None]:
         """What a limit bounds has come to since the last submit, update or wake, and the limit."""
-        limit, counted = BOUNDS[reason]
-        before = getattr(self._task.usage_before, counted)
-        return getattr(self.usage, counted) - before, getattr(self._task.limits, limit)
+        limit, unit = BOUNDS[reason]
+        before = getattr(self._task.usage_before, unit)
+        return getattr(self.usage, unit) - before, getattr(self._task.limits, limit)
 
     def told(self, reason: Stop) -> str:
         """Why a limit on models ended the run."""
-        (used, limit), (name, counted) = self._count_of(reason), BOUNDS[reason]
-        return f"it used {used} {counted.replace('_', ' ')}, and limits.{name} = {limit}"
+        (used, limit), (name, unit) = self._count_of(reason), BOUNDS[reason]
+        noun = unit.replace("_", " ").removesuffix("s")
+        return f"it used {counted(used, noun)}, and limits.{name} = {limit}"
 
     def _refuse(self, limit: Stop) -> None:
         # The exception alone could be swallowed by the agent's own `except`.

@@ -20,6 +20,7 @@ from ..shared.errors import UnknownTask
 from ..shared.refusals import is_away
 from ..shared.removal import PAGE
 from ..shared.statuses import EndedAs, RunKind, RunStatus, Status
+from ..shared.text import counted
 from ..shared.transitions import Ending, Facts, Settled
 from .outcomes import Graded, ending
 from .retention import Retention
@@ -227,13 +228,14 @@ class Sweeper:
 
 def _worker_lost(run: Run) -> Ending:
     losses = "once" if run.losses == 0 else f"{run.losses + 1} times"
+    attempts = counted(run.attempt + 1, "attempt")
     return Ending(
         RunStatus.ERROR,
         EndedAs.LOST,
         Status.ERROR,
         error_type=LOST,
         error_message=(
-            f"its worker was not heard of any more, {losses} in {run.attempt + 1} attempts; the last was {run.worker} "
+            f"its worker was not heard of any more, {losses} in {attempts}; the last was {run.worker} "
             "(was it killed, out of memory? max_attempts in langgraph.json, or OUTRIDER_MAX_ATTEMPTS, sets how many "
             "are made without a new step)"
         ),

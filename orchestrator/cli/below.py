@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .console import counted
+from ...shared.text import counted
 
 if TYPE_CHECKING:
     from ...shared.limits import Usage

@@ -98,11 +98,6 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def counted(count: int, noun: str) -> str:
-    """So many things, in words: `1 turn`, `2 turns`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def clock(moment: datetime) -> str:
     """A moment as people read it: in their own time zone, to the second."""
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import console, counted, on_terminal, print_json, run, visible, working
+from ...shared.text import counted
+from .console import console, on_terminal, print_json, run, visible, working
 from .endings import DONE, ENDED_BADLY
 
 if TYPE_CHECKING:

@@ -359,6 +359,11 @@ def test_a_task_that_fails_is_exit_1(outrider, world):
     assert "ended as error: ValueError: it broke" in ran.err
 
 
+def test_a_timeout_is_not_named_twice(outrider, world):
+    world.at_the_bell = ends(Status.TIMEOUT, error="timeout")
+    assert "ended as timeout: it broke" in outrider("submit", "agent", "text", "--wait").err
+
+
 def grades(result, *gaps):
     """What workers do with a run and its grading."""
 

@@ -147,6 +147,11 @@ def test_a_notification_tells_the_type_of_an_error_alone():
     assert "check_async_task" not in render(noted(status=Status.ERROR, error="ValueError"), tools=False)
 
 
+@pytest.mark.parametrize(("status", "error"), [(Status.TIMEOUT, "timeout"), (Status.CANCELLED, "")])
+def test_an_end_that_says_all_is_not_explained(status, error):
+    assert f"<error>The subagent ended as {status}.</error>" in render(noted(status=status, error=error), tools=True)
+
+
 def test_what_a_later_run_has_overtaken_is_told_as_that():
     note = noted(open_children=2).model_copy(update={"overtaken": True})
     made = message(note, tools=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from outrider.shared.limits import Limits
-from outrider.shared.text import clean, clip, one_line, plain, render_json
+from outrider.shared.text import clean, clip, counted, one_line, plain, render_json
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.dates(),
@@ -101,6 +101,11 @@ def test_what_json_cannot_hold_is_shown_in_a_safe_form(value, shown):
 
 def test_messages_are_shown_with_their_content():
     assert plain(AIMessage("hi"))["content"] == "hi"
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 turns"), (1, "1 turn"), (2, "2 turns")])
+def test_one_thing_is_no_plural(count, words):
+    assert counted(count, "turn") == words
 
 
 def test_a_value_that_contains_itself_ends():
