@@ -270,10 +270,15 @@ class Model:
         task.state = GRADING if run.grades else QUEUED
         return "released"
 
-    def cancel(self, task: Task, *, keep: bool = False, tell: bool = True, walk: bool = True) -> str:
-        """End it and, unless they are kept, cut all that is below now; `walk` closes those at once."""
+    def cancel(
+        self, task: Task, *, keep: bool = False, tell: bool = True, walk: bool = True, was_cut: bool = False
+    ) -> str:
+        """End it and, unless they are kept, cut all that is below now; `walk` closes those at once.
+
+        What is below a task that was cut itself is cut by now, or took its place since.
+        """
         ended = task.ended
-        if not keep and task.children:
+        if not keep and not was_cut and task.children:
             self.unclosed.add(task)
             for each in task.below():
                 each.cut = True
@@ -290,12 +295,12 @@ class Model:
     def close_below(self, task: Task) -> None:
         for each in task.below():
             if each.cut:
-                self.cancel(each, tell=False, walk=False)
+                self.cancel(each, tell=False, walk=False, was_cut=True)
         self.unclosed -= {task, *(each for each in task.below() if each.cut)}
 
     def close(self, task: Task) -> None:
         """What becomes of a task of which it is found that it was cut."""
-        self.cancel(task, tell=False)
+        self.cancel(task, tell=False, was_cut=True)
 
     def tell_parent(self, task: Task) -> None:
         parent = task.parent

@@ -16,7 +16,8 @@ if task[4] == ARGV[7] then return {'cancelled', task[1], HAS_PARENT and bell(PAR
 if ARGV[9] == '1' and not is_cut(TASK, 34) then return {'left', task[1]} end
 if task[2] ~= run_id then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
-if ARGV[4] ~= '1' then
+-- What is below a task that was cut is cut by the same ancestor, unless it took its place since: then it is left alone.
+if ARGV[4] ~= '1' and ARGV[9] ~= '1' then
   local children = redis.call('EXISTS', KEYS[32]) == 1
   if children or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
   if children then redis.call('ZADD', KEYS[33], NOW, task_id) end

@@ -180,6 +180,20 @@ async def test_a_task_below_a_cancelled_one_runs_again_and_what_it_left_stays_cu
     assert claim.run_id == (await tree.store.get("p")).runs[-1].run_id
 
 
+@pytest.mark.parametrize("ending", [None, DONE], ids=["pending", "ended"])
+async def test_who_walks_below_a_cancelled_task_again_leaves_what_was_updated_alone(tree, ending):
+    for name, parent in (("top", None), ("middle", "top"), ("low", "middle")):
+        await tree.submit(name, parent, notify_parent=False)
+    if ending:
+        await tree.run("middle", ending)
+    await tree.store.cancel("top")
+    await tree.store.update("low", text("go on"))
+    await tree.store.close_below("top")
+    assert await tree.state("low") == Phase.QUEUED
+    await tree.run("low")
+    assert await tree.state("low") == Status.SUCCESS
+
+
 async def test_an_update_beats_a_worker_that_found_the_task_cut(tree, monkeypatch):
     await tree.working_parent("c")
     await tree.store._cancel_one(await tree.store.peek("p"), keep_children=False, tell_parent=True)
