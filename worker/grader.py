@@ -99,7 +99,9 @@ class GradeActivation(Activation):
                 limit = self._claimed.task.limits.timeout_seconds or 0
                 return self._without_verdict("timeout", f"it had no verdict after {limit:g} s")
             case _:
-                return self._without_verdict(reason.value, self._meter.told(reason))
+                remedy = "raise it, or take a model that calls tools"
+                said = f"{self._meter.told(reason)}: it had no verdict by then ({remedy})"
+                return self._without_verdict(reason.value, said)
 
     def _without_verdict(self, kind: str, message: str) -> Graded:
         return Graded(self._subject.error(kind, message), self._subject.result_json, type=kind, message=message)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import ChatGeneration
+from langgraph.errors import GraphInterrupt
 
 from ..shared import events
 from ..shared.limits import Usage
@@ -144,9 +145,12 @@ class Meter(BaseCallbackHandler):
         """Tell that a tool has ended."""
         self._tool_ended(run_id, ok=getattr(output, "status", "success") != "error")
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
-        """Tell that a tool has failed."""
-        self._tool_ended(run_id, ok=False)
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Tell that a tool has failed; one that asks a person has not: it starts again with the answer."""
+        if isinstance(error, GraphInterrupt):
+            self._tools.pop(run_id, None)
+        else:
+            self._tool_ended(run_id, ok=False)
 
     def _tool_ended(self, run_id: UUID, *, ok: bool) -> None:
         name, call_id = self._tools.pop(run_id, ("tool", str(run_id)))

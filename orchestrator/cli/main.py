@@ -116,7 +116,7 @@ _USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 def _told(error: Exception) -> str:
     """A usage error in one line, with where to read on."""
-    message = getattr(error, "format_message", error.__str__)()
+    message = getattr(error, "format_message", error.__str__)().replace("Value error, ", "")
     if hasattr(error, "option_name") and not error.option_name.startswith("--"):
         message += " (what begins with - and is no option stands after --)"
     path = getattr(getattr(error, "ctx", None), "command_path", "outrider")

@@ -195,7 +195,7 @@ async def test_limits_hold_for_a_grade_run_by_itself(bench, monkeypatch):
     task_id = await bench.work(limits={"max_turns": 1})
     task = await bench.graded(task_id, {"call": "run_tests", "args": {}})
     assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
-    assert "limits.max_turns = 1" in task.grade.explanation
+    assert "limits.max_turns = 1: it had no verdict by then" in task.grade.explanation
     monkeypatch.setattr(grader, "GRADER_SECONDS", 0.1)
     task_id = await bench.work()
     await bench.next(task_id)

@@ -6,6 +6,7 @@ import uuid
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.errors import GraphInterrupt
 
 from outrider.shared.limits import Limits, Usage
 from outrider.shared.records import Task
@@ -119,3 +120,10 @@ def test_tools_are_told_with_short_arguments():
     assert (ended, second) == ("tool.ended", {"name": "look", "id": "call-1", "ok": True})
     assert (third["name"], third["args"]) == ("find", "a page")
     assert fourth == {"name": "find", "id": str(two), "ok": False}
+
+
+def test_a_tool_that_asks_a_person_is_not_told_as_failed():
+    a_meter, one = meter(), uuid.uuid4()
+    a_meter.on_tool_start({"name": "ask"}, "{}", run_id=one, tool_call_id="call-1")
+    a_meter.on_tool_error(GraphInterrupt(), run_id=one)
+    assert [name for name, _ in a_meter.events] == ["tool.started"]
