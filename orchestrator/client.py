@@ -12,19 +12,19 @@ from ..shared.connections import reachable
 from ..shared.context import running
 from ..shared.errors import BadInput, OutriderError, ParentClosed, UnknownTask
 from ..shared.ids import check_id, is_name, new_id, shorten
-from ..shared.listings import Tree
 from ..shared.outside import EXTERNAL
 from ..shared.settings import Settings
 from ..shared.statuses import Status
 from . import links
 from .answering import Answered, check_answer
-from .files import LISTED, File, Files
+from .files import files_of
 from .inbox import notes
 from .jsonable import json_object
+from .listing import page, tree_of
 from .rubrics import regrades
 from .submit import FORK, Asked, Submitted, check, title_of
 from .updating import Updated, check_strategy, check_update
-from .waiting import Watch, check_timeout
+from .waiting import Watch, check_event_id, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..shared.context import Running
     from ..shared.filestore import RedisStore
     from ..shared.limits import Limits
-    from ..shared.listings import Page
+    from ..shared.listings import Page, Tree
     from ..shared.notes import Notification
     from ..shared.records import Event, Task
     from ..shared.rubric import Rubric
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from ..shared.statuses import Strategy
     from ..shared.store import Store
     from ..shared.transitions import CancelReply, Submission
-
-MAX_PAGE = 1000  #: tasks that one `list` gives at most
+    from .files import Files
 
 
 class Outrider:
@@ -242,24 +241,14 @@ class Outrider:
         `status` is one or several, `limit` 0 to 1000, `before` the `next` of the page before. `more` tells exactly
         whether older ones match.
         """
-        statuses = _statuses(status)
-        _check_limit(limit)
-        if agent is not None and not is_name(agent):
-            raise BadInput(f"agent {shorten(repr(agent))} is no agent's name")
         with reachable(self.settings):
-            if parent is not None:
-                await self._store.peek(check_id(parent, "parent"))
-            return await self._store.list(statuses=statuses, agent=agent, parent_id=parent, limit=limit, before=before)
+            return await page(self._store, status=status, agent=agent, parent=parent, limit=limit, before=before)
 
     async def tree(self, task_id: str) -> Tree:
         """The task and all its descendants, children oldest first, without results and runs."""
         check_id(task_id)
         with reachable(self.settings):
-            return await self._tree(await self._store.peek(task_id))
-
-    async def _tree(self, task: Task) -> Tree:
-        children = [child async for child in self._store.children_of(task.task_id)]
-        return Tree(task=task, children=tuple([await self._tree(child) for child in reversed(children)]))
+            return await tree_of(self._store, await self._store.peek(task_id))
 
     async def wait(self, task_id: str, timeout: float | None = None) -> Task:  # noqa: ASYNC109 raises its own error
         """Wait until the task has ended with no run queued, or waits for a person; returns it as `get` does.
@@ -279,7 +268,7 @@ class Outrider:
     async def follow(self, task_id: str, after: str = "0") -> AsyncIterator[Event]:
         """Every event of the task after the event id `after`, as it comes; ends when the task has settled."""
         check_id(task_id)
-        _check_event_id(after)
+        check_event_id(after)
         with reachable(self.settings):
             task = await self._store.peek(task_id)
         async with self._watch() as watch:
@@ -418,16 +407,9 @@ class Outrider:
 
     async def files(self, task_id: str) -> Files:
         """The files that the task shares with its tree; the first 1,000, and whether there are more."""
-        from ..shared.trees import tree_namespace  # noqa: PLC0415 LangGraph takes its time to import
-
         check_id(task_id)
-        store = self._store
         with reachable(self.settings):
-            task = await store.peek(task_id)
-            namespace = tree_namespace(task.ancestors[0] if task.ancestors else task.task_id)
-            entries = await self.store.aentries(namespace, LISTED + 1)
-        files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
-        return Files(files=files, more=len(entries) > LISTED)
+            return await files_of(self.store, await self._store.peek(task_id))
 
     @property
     def store(self) -> RedisStore:
@@ -498,21 +480,3 @@ def _first_bell(submission: Submission) -> Bell:
         agent=submission.agent,
         title=submission.title,
     )
-
-
-def _statuses(status: Status | str | Collection[Status | str]) -> frozenset[Status]:
-    try:
-        return frozenset(Status(one) for one in ([status] if isinstance(status, str) else status))
-    except (ValueError, TypeError):
-        raise BadInput(f"status {shorten(repr(status))} must be of {', '.join(Status)}") from None
-
-
-def _check_limit(limit: Any) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MAX_PAGE:
-        raise BadInput(f"limit {shorten(repr(limit))} must be a whole number from 0 to {MAX_PAGE}")
-
-
-def _check_event_id(after: Any) -> None:
-    parts = after.split("-") if isinstance(after, str) else [""]
-    if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):  # noqa: PLR2004 ms and number
-        raise BadInput(f"event id {shorten(repr(after))} must be the id of an event, such as 1700000000000-0 (0: all)")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..shared.record import Moment, Record
+from ..shared.transitions import Facts
+
+if TYPE_CHECKING:
+    from ..shared.filestore import RedisStore
+    from ..shared.records import Task
 
 LISTED = 1000  #: files that are listed at most
 
@@ -20,3 +27,12 @@ class Files(Record):
 
     files: tuple[File, ...] = ()
     more: bool = False  #: whether there are others
+
+
+async def files_of(store: RedisStore, task: Task) -> Files:
+    """The files of a task's tree, and whether there are more than are listed."""
+    from ..shared.trees import tree_namespace  # noqa: PLC0415 LangGraph takes its time to import
+
+    entries = await store.aentries(tree_namespace(Facts.of(task).root_id), LISTED + 1)
+    files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
+    return Files(files=files, more=len(entries) > LISTED)

@@ -121,3 +121,10 @@ def check_timeout(timeout: Any) -> float | None:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= sys.float_info.max:
         raise BadInput(f"timeout {shorten(repr(timeout))} must be a number of seconds, 0 or more (None: no bound)")
     return float(timeout)
+
+
+def check_event_id(after: Any) -> None:
+    """Hold that a stream can be read from there on; `BadInput` for what is no id of an event."""
+    parts = after.split("-") if isinstance(after, str) else [""]
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):  # noqa: PLR2004 ms and number
+        raise BadInput(f"event id {shorten(repr(after))} must be the id of an event, such as 1700000000000-0 (0: all)")
