@@ -25,6 +25,7 @@ from .rubrics import regrades
 from .submit import FORK, Asked, Submitted, check, title_of
 from .updating import Updated, check_strategy, check_update
 from .waiting import Watch, check_event_id, check_timeout
+from .webhook import check_webhook
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
@@ -106,6 +107,7 @@ class Outrider:
         mode: Literal["isolated", "fork"] = "isolated",
         answer_within: float | None = None,
         rubric: Rubric | Mapping[str, Any] | str | None = None,
+        webhook: str | None = None,
     ) -> Submitted:
         """Hand a task to an agent of `langgraph.json`, and return at once.
 
@@ -120,6 +122,10 @@ class Outrider:
 
         By a `rubric` (else the agent's own) a grader judges the work before the task ends, and sends it back to the
         agent as often as the rubric allows. A child does not inherit its parent's.
+
+        `webhook` is a URL that is told of the task's ends, also of a cancel: a signed POST with what a parent is told,
+        again and again until it was taken, with one id and the same bytes (docs/parents.md). It needs
+        `OUTRIDER_WEBHOOK_SECRET`, and a public address.
 
         `state` is more input state beside the text, `context` and `configurable` go to every run of the task, `title`
         is what people see of it (never the text). A question that the task asks a person waits `answer_within` seconds
@@ -142,6 +148,7 @@ class Outrider:
             mode,
             answer_within,
             rubric,
+            webhook,
         )
         return await self.submit_asked(asked, parent)
 
@@ -155,6 +162,8 @@ class Outrider:
         with reachable(self.settings):
             known = await self._heard.read(self._store.redis, self._store.keys)
             above = await self._parent(parent_id) if parent_id is not None else None
+        if asked.webhook is not None:
+            await asyncio.to_thread(check_webhook, asked.webhook, self.settings)
         checked = check(asked, config, known.agents, self.settings.max_input_bytes, above)
         submission = checked.submission
         claim = inside.claim if inside and inside.claim.task_id == parent_id else None

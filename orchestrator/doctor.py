@@ -14,7 +14,7 @@ from ..shared.checks import Finding, Level, check_redis
 from ..shared.connections import connect, reachable
 from ..shared.settings import mask_url
 from ..shared.store import Store
-from .doctor_tasks import check_tasks, read_tasks
+from .doctor_tasks import check_deliveries, check_tasks, read_tasks
 from .doctor_workers import Fleet, check_fleet, read_fleet
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ async def examine(settings: Settings) -> Report:
             pings = [await _ping(redis) for _ in range(PINGS)]
             agents = (await catalogue.read(redis, store.keys)).agents
             tasks = await read_tasks(store)
+            troubles = await store.troubles()
     findings = [*check_access(info), *check_redis(info), *check_latency(pings), *check_agents(agents)]
     fleet: Fleet | None = None
     try:
@@ -57,6 +58,7 @@ async def examine(settings: Settings) -> Report:
     else:
         findings += check_fleet(fleet)
     findings += check_tasks(tasks, settings, workers=fleet is None or bool(fleet.workers))
+    findings += check_deliveries(troubles)
     return Report(
         {
             "redis": _redis_facts(settings, info, pings),

@@ -13,6 +13,7 @@ from ..shared.statuses import Phase, RunStatus, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..shared.deliveries import Troubles
     from ..shared.settings import Settings
     from ..shared.store import Store
 
@@ -147,6 +148,28 @@ def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[
             Level.ERROR,
             f"{_tasks(stuck, 'rests', 'rest')} with no child that would wake it",
             "end it: outrider cancel ID",
+        )
+
+
+def check_deliveries(troubles: Troubles) -> Iterator[Finding]:
+    """Findings on what webhooks are sent."""
+    if troubles.given_up:
+        yield Finding(
+            Level.WARNING,
+            f"{troubles.given_up} deliveries to webhooks were tried too often and given up",
+            "ask for these tasks: the workers' logs name them in webhook.given_up",
+        )
+    if troubles.failing:
+        yield Finding(
+            Level.WARNING,
+            f"{troubles.failing} deliveries to webhooks fail and are tried again, one of them with: {troubles.error}",
+            "look at the receiver; outrider show ID tells of each",
+        )
+    if troubles.waiting:
+        yield Finding(
+            Level.ERROR,
+            f"{troubles.waiting} deliveries to webhooks wait, and no worker sends them",
+            "start workers with OUTRIDER_WEBHOOK_SECRET set, to the same text as where tasks are submitted",
         )
 
 

@@ -20,6 +20,7 @@ class SubagentSettings(TypedDict, total=False):
     mode: Literal["isolated", "fork"]  #: `fork`: it begins with the parent's conversation
     update_strategy: Literal["interrupt", "enqueue"]  #: what a message does about its active run
     notify_parent: bool  #: `False`: the parent is not told of its end, and does not stay open for it
+    webhook: str  #: URL that is told of its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Subagent:
     mode: Literal["isolated", "fork"] = "isolated"
     update_strategy: Literal["interrupt", "enqueue"] = "interrupt"
     notify_parent: bool = True
+    webhook: str | None = None
 
     @property
     def line(self) -> str:

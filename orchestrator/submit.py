@@ -67,6 +67,7 @@ class Asked:
     mode: str = ISOLATED
     answer_within: float | None = None
     rubric: Rubric | Mapping[str, Any] | str | None = None
+    webhook: str | None = None
 
 
 @dataclass(slots=True)
@@ -138,6 +139,7 @@ def check(
             notify_parent=asked.notify_parent,
             rubric=graded.rubric,
             grade_queue=graded.queue,
+            webhook=asked.webhook,
             answer_within_ms=_answer_within(asked.answer_within),
             max_attempts=entry.max_attempts,
             idempotency_key=_idempotency_key(asked.idempotency_key),

@@ -166,6 +166,7 @@ async def _start(
         idempotency_key=_key(at, runtime),
         notify_parent=subagent.notify_parent,
         mode=subagent.mode,
+        webhook=subagent.webhook,
     )
     parent_id = _parent_id(at, runtime)
     if at.parent is None and parent_id is not None:

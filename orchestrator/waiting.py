@@ -85,7 +85,7 @@ class Watch:
     async def _read(self, task_id: str, after: str, *, block: int | None) -> tuple[Event, ...]:
         # A server that vanished without a word answers nothing, ever: the client must not wait for ever either.
         async with asyncio.timeout(BLOCK_MS / 1000 + ANSWER_SECONDS):
-            return await self._store.events(task_id, after, reader=self._reader, block_ms=block)
+            return await self._store.events(task_id, after, reader=self._reader, block_ms=block or None)
 
     async def patiently(self, ask: Callable[[], Any]) -> Any:
         """What this returns; waits for a Redis that is away."""

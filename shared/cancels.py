@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .bells import bells_of
 from .clockwork import Clockwork
 from .context import running
+from .deliveries import delivery_of
 from .errors import UnknownTask
 from .family import Family
 from .notes import note_of
@@ -76,6 +77,7 @@ class Cancels(Clockwork):
         while True:
             family = Family(self.keys, facts)
             last_run = await self._last_run(task)
+            note = note_of(facts, last_run, Status.CANCELLED, None, "")
             reply = await self._scripts(
                 "cancel",
                 [
@@ -85,6 +87,8 @@ class Cancels(Clockwork):
                     self.keys.control(),
                     self.keys.children(task.task_id),
                     self.keys.closing(),
+                    self.keys.deliveries(),
+                    self.keys.delivery(last_run),
                     *self._ancestor_keys(facts),
                 ],
                 [
@@ -92,11 +96,12 @@ class Cancels(Clockwork):
                     task.run_id or "",
                     json.dumps({"status": Status.CANCELLED.value}),
                     int(keep_children),
-                    note_of(facts, last_run, Status.CANCELLED, None, ""),
+                    note,
                     int(not tell_parent),
                     family.wake_run,
                     self._ring_again_ms,
                     int(only_cut),
+                    *delivery_of(facts, last_run, note),
                 ],
             )
             match reply[0]:

@@ -92,6 +92,10 @@ class Keys:
         """String: what the run was given, as JSON."""
         return self._key("input", run_id)
 
+    def delivery(self, run_id: str) -> str:
+        """Hash: what the task's webhook is sent of the end that this run brought, and how that went."""
+        return self._key("delivery", run_id)
+
     # indexes
     def tasks(self) -> str:
         """Sorted set: all task ids by creation."""
@@ -133,6 +137,14 @@ class Keys:
     def answer_until(self) -> str:
         """Sorted set: `task_id/run_id` of runs that asked, by the Unix ms until which an answer may come."""
         return self._key("answer_until")
+
+    def deliveries(self) -> str:
+        """Sorted set: `task_id/run_id` of ends that webhooks are to hear of, by the Unix ms of the next attempt."""
+        return self._key("deliveries")
+
+    def undelivered(self) -> str:
+        """Sorted set: `task_id/run_id` of those that were given up, by when."""
+        return self._key("undelivered")
 
     def slots(self, agent: str) -> str:
         """Sorted set: `task_id/run_id` of one agent's runs that have a slot or wait for one (`lua/slots.lua`)."""

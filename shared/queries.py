@@ -11,7 +11,7 @@ from .ids import check_id
 from .keys import Keys
 from .listings import Page
 from .notes import Notification
-from .records import Event, Run, Task
+from .records import Delivery, Event, Run, Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -46,7 +46,19 @@ class Queries:
             for run_id in run_ids:
                 pipe.hgetall(self.keys.run(run_id.decode()))
             runs = tuple(Run.from_hash(run) for run in await pipe.execute() if run)
+        if fields.get(b"webhook"):
+            runs = await self._with_deliveries(runs)
         return Task.from_hash(fields, runs, dict(zip(LARGE, large, strict=True)))
+
+    async def _with_deliveries(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for run in runs:
+                pipe.hgetall(self.keys.delivery(run.run_id))
+            found = await pipe.execute()
+        return tuple(
+            run.model_copy(update={"delivery": Delivery.from_hash(fields)}) if fields else run
+            for run, fields in zip(runs, found, strict=True)
+        )
 
     async def result_json(self, task_id: str) -> str:
         """JSON text of the result that the task's last run wrote, also where the task has not ended; empty: none."""
@@ -61,12 +73,12 @@ class Queries:
 
     async def facts(self, task_id: str) -> Facts | None:
         """What never changes of a task, or `None` where there is none; less than `peek` reads."""
-        names = ["agent", "title", "parent_id", "ancestors"]
+        names = ["agent", "title", "parent_id", "ancestors", "webhook"]
         fields = await self.redis.hmget(self.keys.task(task_id), names)
         if fields[0] is None:
             return None
-        agent, title, parent_id, ancestors = ((field or b"").decode() for field in fields)
-        return Facts(task_id, agent, title, parent_id or None, tuple(ancestors.split()))
+        agent, title, parent_id, ancestors, webhook = ((field or b"").decode() for field in fields)
+        return Facts(task_id, agent, title, parent_id or None, tuple(ancestors.split()), bool(webhook))
 
     async def get_run(self, run_id: str) -> Run | None:
         """One run's record, or `None` where there is none."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
 from .clockwork import Clockwork
+from .deliveries import delivery_of
 from .errors import AnswerConflict, NotWaiting, SeveralQuestions, UnknownTask
 from .family import Family
 from .ids import new_token
@@ -56,6 +57,7 @@ class Questions(Clockwork):
         `None`: an answer, or an end, came before it.
         """
         family = Family(self.keys, facts)
+        note = note_of(facts, run_id, Status.TIMEOUT, None, UNANSWERED)
         reply = await self._scripts(
             "expire",
             [
@@ -63,6 +65,8 @@ class Questions(Clockwork):
                 *family.keys,
                 self.keys.answer_until(),
                 self.keys.follow_ups(facts.task_id),
+                self.keys.deliveries(),
+                self.keys.delivery(run_id),
             ],
             [
                 facts.task_id,
@@ -70,10 +74,11 @@ class Questions(Clockwork):
                 UNANSWERED,
                 "nobody answered its question in time (answer_within bounds the wait)",
                 json.dumps({"status": Status.TIMEOUT.value, "error_type": UNANSWERED}),
-                note_of(facts, run_id, Status.TIMEOUT, None, UNANSWERED),
+                note,
                 family.wake_run,
                 self._ring_again_ms,
                 family.next_run,
+                *delivery_of(facts, run_id, note),
             ],
         )
         return Settled(bells_of(*reply[1:])) if reply[0] == b"expired" else None

@@ -8,8 +8,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 
+def from_ms(milliseconds: int) -> datetime:
+    """A moment on the Redis clock, given as Unix ms."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
 def _from_ms(value: object) -> object:
-    return datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int) else value
+    return from_ms(value) if isinstance(value, int) else value
 
 
 def rfc3339(moment: datetime) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
 from pydantic import Field
@@ -63,6 +64,39 @@ def _asked(interrupts: list[dict[str, Any]], fields: Hash) -> list[dict[str, Any
     return [interrupt for interrupt in interrupts if interrupt["id"] in still_open]
 
 
+class DeliveryStatus(StrEnum):
+    """Whether a webhook was told of an end."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"  #: it was tried too often, and is not tried any more
+
+
+class Delivery(Record):
+    """What became of telling a task's webhook of an end."""
+
+    id: str  #: also that of the notification: `task:run:status`
+    status: DeliveryStatus
+    tries: int
+    created_at: Moment
+    updated_at: Moment | None = None  #: when the last try ended
+    next_at: Moment | None = None  #: when the next one starts
+    error: str | None = None  #: of the last try
+
+    @classmethod
+    def from_hash(cls, fields: Hash) -> Self:
+        """Build from the delivery's Redis hash."""
+        return cls(
+            id=_text(fields, "id") or "",
+            status=DeliveryStatus(_text(fields, "status") or ""),
+            tries=_number(fields, "tries"),
+            created_at=_number(fields, "created_ms"),
+            updated_at=_moment(fields, "updated_ms"),
+            next_at=_moment(fields, "next_ms"),
+            error=_text(fields, "error"),
+        )
+
+
 class Run(Record):
     """One execution of an agent on a task."""
 
@@ -83,6 +117,7 @@ class Run(Record):
     saves: int = Field(default=0, exclude=True)  #: checkpoints of the task when the last of these was counted
     losses: int = Field(default=0, exclude=True)  #: lost workers in all
     grade: Grade | None = None  #: of a grade run: what it came to
+    delivery: Delivery | None = None  #: to the task's webhook, where the task ended with this run
     of_run: str | None = Field(default=None, exclude=True)  #: of a grade run: the agent's run that it grades
     epoch: int = Field(default=0, exclude=True)  #: of its last claim
     token: str | None = Field(default=None, exclude=True)  #: of its last claim
@@ -145,6 +180,7 @@ class Task(Record):
     limits: Limits = Limits()
     usage: Usage = Usage()
     metadata: dict[str, Any] = Field(default_factory=dict)
+    webhook: str | None = None  #: URL that is told of its ends; what follows a `?` is not shown
     follow_ups: int = 0  #: messages that wait for the end of its active run
     runs: tuple[Run, ...] | None = None  #: oldest first; `None` where they were not read (lists)
 
@@ -176,6 +212,8 @@ class Task(Record):
     def to_json(self) -> dict[str, Any]:
         """The public form. Where the runs were not read (in a list), `result` and `runs` are left out."""
         shown = self.model_dump(mode="json")
+        if self.webhook and "?" in self.webhook:  # such a part may be a secret
+            shown["webhook"] = self.webhook.partition("?")[0] + "?***"
         if self.runs is None:
             del shown["runs"], shown["result"]
         return shown
@@ -208,6 +246,7 @@ class Task(Record):
             limits=_loaded(fields, "limits", {}),
             usage=_loaded(fields, "usage", {}),
             metadata=_loaded(fields, "metadata", {}),
+            webhook=_text(fields, "webhook"),
             follow_ups=_number(fields, "follow_ups"),
             runs=runs,
             run_id=_text(fields, "run_id"),

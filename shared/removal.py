@@ -65,7 +65,10 @@ class Removal(Clockwork):
         """Remove a condemned task's runs, its keys and its places in the indexes. A second call changes nothing."""
         keys, task_id = self.keys, remains.task_id
         for chunk in _chunks([run_id for run_id, _ in remains.runs]):
-            await self.redis.unlink(*(key for run_id in chunk for key in (keys.run(run_id), keys.input(run_id))))
+            of_run = (keys.run, keys.input, keys.delivery)
+            await self.redis.unlink(*(key(run_id) for run_id in chunk for key in of_run))
+            for index in (keys.deliveries(), keys.undelivered()):
+                await self.redis.zrem(index, *(f"{task_id}/{run_id}" for run_id in chunk))
         async with self.redis.pipeline(transaction=True) as pipe:
             pipe.unlink(*keys.of_task(task_id), keys.remains(task_id))
             for index in (keys.tasks(), keys.agent(remains.agent), keys.closing(), keys.condemned()):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .statuses import State
 
 #: Scripts that move a task begin with the prelude; these look at many at once and stand alone.
-ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn"})
+ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "take_delivery", "end_delivery"})
 #: These concern a task's parent and children too.
 FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire", "update"})
 #: These deal out the slots of an agent.

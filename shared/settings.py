@@ -7,13 +7,14 @@ import re
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .devfile import DevFolder
 from .errors import ConfigError
 from .ids import is_name
 from .limits import MAX_PENDING
+from .webhooks import LEAST_KEY, key_of
 
 TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  #: files that a URL may name
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -53,6 +54,8 @@ class Settings(BaseSettings):
     max_pending: int = Field(default=MAX_PENDING, ge=1)
     max_input_bytes: int = Field(default=8 * 2**20, ge=1)
     max_result_bytes: int = Field(default=16 * 2**20, ge=1024)
+    webhook_secret: SecretStr | None = None  #: with which deliveries are signed
+    webhook_allow_private: bool = False  #: whether webhooks may be at addresses that are not public
     log_format: Literal["console", "json"] | None = None  #: `None`: console on a terminal, else json
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -69,6 +72,7 @@ class Settings(BaseSettings):
             name = str(fault["loc"][0])
             variable = name if name.isupper() else f"OUTRIDER_{name.upper()}"
             shown = mask_url(str(fault["input"])) if name.upper().endswith("URL") else repr(fault["input"])
+            shown = "***" if variable.endswith("SECRET") else shown
             raise ConfigError(f"{variable} = {shown}: {text}") from None
 
     @field_validator("namespace")
@@ -76,6 +80,18 @@ class Settings(BaseSettings):
     def _namespace(cls, value: str) -> str:
         if not is_name(value):
             raise ValueError("must match [A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+        return value
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _webhook_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                key = key_of(value.get_secret_value())
+            except ValueError:
+                raise ValueError("what follows whsec_ must be base64") from None
+            if len(key) < LEAST_KEY:
+                raise ValueError(f"must stand for at least {LEAST_KEY} bytes, such as whsec_ and 32 in base64")
         return value
 
     @field_validator("redis_url")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .bells import bells_of
 from .cancels import Cancels
 from .context import Claim
+from .deliveries import Deliveries, delivery_of
 from .errors import ClaimLost, IdempotencyConflict, LimitReached, OutriderError, ParentClosed
 from .family import Family
 from .ids import new_token
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from .snapshots import Snapshot
 
 
-class Store(Cancels, Questions, Updates, Outside, Removal):
+class Store(Cancels, Questions, Updates, Outside, Deliveries, Removal):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def submit(
@@ -71,6 +72,7 @@ class Store(Cancels, Questions, Updates, Outside, Removal):
             **({"idempotency_key": submission.idempotency_key} if submission.idempotency_key else {}),
             "answer_within_ms": "" if submission.answer_within_ms is None else str(submission.answer_within_ms),
             "max_attempts": str(submission.max_attempts or ""),
+            **({"webhook": submission.webhook} if submission.webhook else {}),
         }
         run_fields = {
             "run_id": submission.run_id,
@@ -168,10 +170,10 @@ class Store(Cancels, Questions, Updates, Outside, Removal):
         """
         family = Family(self.keys, facts)
         asks = json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else ""
-        note = ""
-        if facts.parent_id and (ending.task_status.terminal or ending.task_phase is Phase.ASKING):
+        note, run_id = "", ending.grade.graded_run_id if ending.grade else claim.run_id
+        is_told = facts.parent_id or facts.webhook
+        if is_told and (ending.task_status.terminal or ending.task_phase is Phase.ASKING):
             told = asks if ending.task_phase else ending.result
-            run_id = ending.grade.graded_run_id if ending.grade else claim.run_id
             note = note_of(facts, run_id, ending.task_status, told, ending.error_type, grade=ending.grade)
         reply = await self._scripts(
             "settle",
@@ -180,6 +182,8 @@ class Store(Cancels, Questions, Updates, Outside, Removal):
                 *family.keys,
                 self.keys.answer_until(),
                 self.keys.follow_ups(facts.task_id),
+                self.keys.deliveries(),
+                self.keys.delivery(run_id),
                 *self._ancestor_keys(facts),
             ],
             [
@@ -204,6 +208,7 @@ class Store(Cancels, Questions, Updates, Outside, Removal):
                 self._ring_again_ms,
                 ending.grade.model_dump_json() if ending.grade else "",
                 json.dumps({FEEDBACK: ending.feedback}) if ending.feedback else "",
+                *delivery_of(facts, run_id, note),
                 *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
                 "task.settled" if ending.task_phase is None else "task.waiting",
                 json.dumps(_last_event(ending)),

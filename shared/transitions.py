@@ -33,6 +33,7 @@ class Facts:
     title: str = ""
     parent_id: str | None = None
     ancestors: tuple[str, ...] = ()  #: root first, parent last
+    webhook: bool = False  #: whether it has one, which is told of its ends
 
     @property
     def root_id(self) -> str:
@@ -42,7 +43,7 @@ class Facts:
     @classmethod
     def of(cls, task: Task) -> Facts:
         """The facts of a task that was read."""
-        return cls(task.task_id, task.agent, task.title, task.parent_id, task.ancestors)
+        return cls(task.task_id, task.agent, task.title, task.parent_id, task.ancestors, task.webhook is not None)
 
 
 class Submission(Record):
@@ -65,6 +66,7 @@ class Submission(Record):
     ancestors: tuple[str, ...] = ()  #: root first, parent last
     notify_parent: bool = True
     answer_within_ms: int | None = None  #: how long a question of the task waits for its answer
+    webhook: str | None = None  #: URL that is told of its ends
     rubric: Rubric | None = None
     grade_queue: str | None = None  #: where the runs go that grade this task; `None`: its work is not graded
     max_attempts: int | None = None

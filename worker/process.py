@@ -25,6 +25,7 @@ from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
 from .control import Held
+from .deliverer import Deliverer
 from .deps import Deps
 from .executor import JobExecutor
 from .heartbeat import Heartbeat
@@ -107,6 +108,7 @@ class WorkerProcess:
         settings = self.settings
         async with connect(settings, patient=True, linger=self._linger) as redis:
             store = Store(redis, settings.namespace, **settings.for_store)
+            deliverer = Deliverer(settings, store)
             deps = Deps(
                 settings,
                 self._config,
@@ -116,6 +118,7 @@ class WorkerProcess:
                 self._held,
                 self._ring_off_loop,
                 self.worker_id,
+                deliverer.look,
             )
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
@@ -124,6 +127,7 @@ class WorkerProcess:
             beside = [
                 self._loop.create_task(listen(settings, store.keys, self._held)),
                 self._loop.create_task(self._sweeper.run()),
+                self._loop.create_task(deliverer.run()),
             ]
             try:
                 published = await asyncio.to_thread(self._load)

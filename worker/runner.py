@@ -138,6 +138,8 @@ class Runner:
                 if not isinstance(settled, Settled):
                     return await self._not_held(claim.run_id, settled)
                 await self._ring(settled.bells)
+                if facts.webhook:
+                    self.deps.deliver()
                 return outcome
         return outcome if kept else await self._not_held(claim.run_id)
 

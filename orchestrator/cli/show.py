@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from ...shared.listings import Tree
-    from ...shared.records import Run, Task
+    from ...shared.records import Delivery, Run, Task
     from ..files import Files
 
 EPILOG = """\b
@@ -128,6 +128,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         "limits": limits,
         "usage": counts(usage),
         "graders": counts(usage.grader) if usage.grader else "",
+        "webhook": task.to_json()["webhook"] or "",
         "metadata": ", ".join(f"{key}={as_text(value)}" for key, value in task.metadata.items()),
         "error": f"{task.error.type}: {task.error.message}" if task.error else "",
         "rubric": task.rubric.text if task.rubric else "",
@@ -158,10 +159,18 @@ def _run_facts(run: Run) -> str:
     return ", ".join(parts)
 
 
+def _delivery(delivery: Delivery) -> str:
+    after = f" after {delivery.tries} {'try' if delivery.tries == 1 else 'tries'}"
+    why = f": {delivery.error}" if delivery.error else ""
+    again = f", again at {clock(delivery.next_at)}" if delivery.next_at else ""
+    return f"{delivery.status}{after}{why}{again}"
+
+
 def _print_facts(task: Task, tree: Tree) -> None:
     runs = task.runs or ()
     rows = [*_facts(task), *tree_facts(tree), *(("run", _run_facts(run)) for run in runs)]
     rows += [("grade", f"{run.grade.iteration}: {told_grade(run.grade)}") for run in runs if run.grade]
+    rows += [("delivery", _delivery(run.delivery)) for run in runs if run.delivery]
     if not on_terminal():
         for name, text in rows:
             print(f"{name}\t{visible(' '.join(text.split()))}")

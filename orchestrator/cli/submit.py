@@ -49,6 +49,7 @@ def submit(
     answer_within: Annotated[
         str | None, typer.Option(help="How long its questions wait for a person's answer: 30m, 1h.")
     ] = None,
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Is told of its end by a signed POST.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
     wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
@@ -86,6 +87,7 @@ def submit(
         "parent": parent,
         "mode": FORK if fork else ISOLATED,
         "idempotency_key": idempotency_key,
+        "webhook": webhook,
         "answer_within": options.seconds("--answer-within", answer_within),
     }
     return hand_over(client, lambda outrider: outrider.submit(**arguments), _tell, way)

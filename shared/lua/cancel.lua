@@ -3,17 +3,19 @@
 -- settled; a task with children is noted until the caller has closed them. Its follow-ups are dropped. A repeated call
 -- gets the same answer.
 -- KEYS  after the family: 30 the task's follow-ups  31 control channel  32 the task's children
---       33 tasks whose descendants are to be closed  34 … ancestors, root first  last: the tree's snapshots
+--       33 tasks whose descendants are to be closed  34 deliveries that are due
+--       35 the delivery of this end  36 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
 --       only_cut ('1': leave a task of which no ancestor was cancelled with its children since it took its place)
+--       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
 -- Returns {'cancelled', status before, what the bell of the parent's wake needs, follow-ups dropped},
 --         {'already_finished', status}, {'moved'} where another run is active by now, {'left', status}, or {'unknown'}
 local task_id, run_id = ARGV[1], ARGV[2]
 local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase', 'cancelled_by', 'dropped', 'follow_ups')
 if not task[1] then return {'unknown'} end
 if task[4] == ARGV[7] then return {'cancelled', task[1], HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, task[5]} end
-if ARGV[9] == '1' and not is_cut(TASK, 34) then return {'left', task[1]} end
+if ARGV[9] == '1' and not is_cut(TASK, 36) then return {'left', task[1]} end
 if task[2] ~= run_id then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
 -- What is below a task that was cut is cut by the same ancestor, unless it took its place since: then it is left alone.
@@ -40,5 +42,6 @@ if run_id ~= '' then
 end
 if running then redis.call('PUBLISH', KEYS[31], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
 emit(EVENTS, 'task.cancelled', run_id, ARGV[3])
+deliver(KEYS[34], KEYS[35], ARGV[10], ARGV[11], ARGV[12])
 leave_parent(task_id)
 return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6] == '1', ARGV[7], ARGV[8]), dropped}

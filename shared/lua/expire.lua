@@ -1,8 +1,10 @@
 -- End a task whose question nobody answered in time; its parent hears of it. Where follow-ups wait, it goes on with the
 -- next one instead. A repeated call gets the same answer.
--- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups
+-- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 deliveries that are due
+--       33 the delivery of this end
 -- ARGV  task_id  run_id (the run that asked)  error type  error message  event data  note for the parent
 --       id for a wake run of the parent  ring_again_ms  id for a next run
+--       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
 -- Returns {'expired', what the bell of the parent's wake needs, what the bell of the next run needs}, or {'refused'}: it
 --         was answered, or ended
 local task_id, run_id = ARGV[1], ARGV[2]
@@ -26,4 +28,5 @@ redis.call('HSET', TASK, 'asks', '', 'error_type', ARGV[3], 'error_message', ARG
 redis.call('HDEL', LARGE, 'interrupts')
 emit(EVENTS, 'task.settled', run_id, ARGV[5])
 leave_parent(task_id)
+deliver(KEYS[32], KEYS[33], ARGV[10], ARGV[11], ARGV[12])
 return {'expired', tell_parent(task_id, ARGV[6], false, ARGV[7], ARGV[8]), {}}

@@ -82,6 +82,13 @@ local function next_follow_up(follow_ups, last_run, run_id, ring_again_ms)
   return follow_up(last_run, run_id, redis.call('LPOP', follow_ups), ring_again_ms)
 end
 
+-- The task has ended, and no run of it is queued: what its webhook is to hear ('' = it has none) is due.
+local function deliver(due, delivery, run_id, id, facts)
+  if facts == '' then return end
+  redis.call('HSET', delivery, 'id', id, 'status', 'pending', 'tries', '0', 'created_ms', int(NOW), 'facts', facts)
+  redis.call('ZADD', due, NOW, member(redis.call('HGET', TASK, 'task_id'), run_id))
+end
+
 -- The task has ended: its parent does not stay open for it any more.
 local function leave_parent(task_id)
   if HAS_PARENT then redis.call('SREM', PARENT_OPEN, task_id) end

@@ -1,12 +1,13 @@
 -- End a run. Its task ends with it, asks a person, is graded, or rests: a run that ends well while children are open or
 -- news is there ends nothing but itself. A grade run ends the task too, or sends its work back to the agent. A task that
 -- would end or rest while follow-ups wait goes on with the next one. A repeated call gets the same answer.
--- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 … ancestors, root first
---       last: the tree's snapshots
+-- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 deliveries that are due
+--       33 the delivery of this end  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
 --       their ids  note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
---       grade ('' = none)  input of the run that revises ('' = none)
+--       grade ('' = none)  input of the run that revises ('' = none)  of the
+--       webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
 --       then type, data, … of the events that go before, then the type and data of the last event
 -- Returns {'settled', what the bell of the next run needs, what the bell of the parent's wake needs}, {'refused'}, or
 --         {'cut'} where an ancestor was cancelled with its children
@@ -18,7 +19,7 @@ if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == t
 end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
-if is_cut(TASK, 32) then return {'cut'} end
+if is_cut(TASK, 34) then return {'cut'} end
 
 local grades = redis.call('HGET', RUN, 'kind') == 'grade'
 local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
@@ -53,7 +54,7 @@ if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else re
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
 use_up_input(run_id, grades or ARGV[6] == 'success')
 unhold(task_id, run_id)
-for i = 22, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
+for i = 25, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 if rests then
   emit(EVENTS, 'task.resting', run_id, '{}')
 elseif goes_on then
@@ -89,5 +90,7 @@ elseif phase == 'queued' then
     'task.revising', '{}', ring_again_ms)
 elseif has_news(TASK) and at_rest(TASK) then
   bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
+elseif ends then
+  deliver(KEYS[32], KEYS[33], ARGV[22], ARGV[23], ARGV[24])
 end
 return {'settled', bell, parents_bell}

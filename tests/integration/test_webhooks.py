@@ -1,0 +1,143 @@
+"""Webhooks on real workers: each end is told with one id and one body, whatever the receiver and workers do."""
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from outrider import Outrider
+from outrider.orchestrator.doctor import examine
+from outrider.shared.errors import BadInput, IdempotencyConflict
+from outrider.shared.settings import Settings
+from outrider.shared.statuses import Status
+from receivers import SECRET, receiving
+from workers import AGENTS, WorkerProcess
+
+ALLOWED = {"OUTRIDER_WEBHOOK_SECRET": SECRET, "OUTRIDER_WEBHOOK_ALLOW_PRIVATE": "true"}
+
+
+@pytest.fixture
+async def o(redis_url, namespace):
+    settings = Settings(
+        redis_url=redis_url,
+        namespace=namespace,
+        config=str(AGENTS),
+        webhook_secret=SECRET,
+        webhook_allow_private=True,
+    )
+    async with Outrider(settings) as opened:
+        yield opened
+
+
+def worker(redis_url, namespace, *args, **env):
+    return WorkerProcess(redis_url, namespace, *args, **ALLOWED | env)
+
+
+async def delivery(o, task_id, status):
+    """The delivery of a task's last run, when it has this status."""
+    while True:
+        run = (await o.get(task_id)).runs[-1]
+        if run.delivery and run.delivery.status == status:
+            return run.delivery
+
+
+async def test_each_of_500_ends_is_told_with_one_id_and_one_body_also_when_a_worker_is_killed(o, redis_url, namespace):
+    def answers(delivery_id, number):
+        drawn = random.Random(f"{delivery_id} {number}").random()  # noqa: S311 no secret
+        return 503 if number <= 3 and drawn < 0.3 else 204
+
+    with (
+        receiving(answers=answers) as receiver,
+        worker(redis_url, namespace) as first,
+        worker(redis_url, namespace) as second,
+    ):
+        await first.says("ready")
+        await second.says("ready")
+        ids = set()
+        for _ in range(10):
+            made = await asyncio.gather(*(o.submit("chat", "hello", webhook=receiver.url) for _ in range(50)))
+            ids |= {one.task_id for one in made}
+        await asyncio.to_thread(receiver.await_accepted, 50)
+        first.process.kill()
+        await asyncio.to_thread(receiver.await_accepted, 500, 60)
+    assert {delivery_id.split(":")[0] for delivery_id in receiver.came} == ids
+    assert len(receiver.came) == 500
+    for delivery_id, tries in receiver.came.items():
+        assert len({body for _, body, _ in tries}) == 1, delivery_id
+
+
+async def test_what_a_receiver_reads(o, redis_url, namespace):
+    fails_once = receiving(answers=lambda _, number: 500 if number == 1 else 200)
+    with fails_once as receiver, worker(redis_url, namespace) as process:
+        await process.says("ready")
+        task = await o.submit("chat", "hello", webhook=receiver.url, title="a title")
+        await asyncio.to_thread(receiver.await_accepted, 1)
+        told = await delivery(o, task.task_id, "delivered")
+    ended = await o.get(task.task_id)
+    delivery_id = f"{task.task_id}:{task.run_id}:success"
+    assert (told.id, told.tries, told.error, told.next_at) == (delivery_id, 2, None, None)
+    assert ended.to_json()["webhook"] == receiver.url.partition("?")[0] + "?***"
+    body = receiver.facts(delivery_id)
+    assert body["type"] == "task.settled"
+    data = body["data"]
+    assert (data["id"], data["task_id"], data["status"], data["title"]) == (
+        delivery_id,
+        task.task_id,
+        "success",
+        "a title",
+    )
+    assert data["result"] == ended.result
+    (path, _, headers), _ = receiver.came[delivery_id]
+    assert (path, headers["content-type"]) == ("/hook?key=s", "application/json")
+    assert headers["host"] in receiver.url
+    assert not any("key=s" in line or "hello" in line for line in process.lines)
+    assert any("webhook.not_delivered" in line and "HTTP 500" in line for line in process.lines)
+
+
+async def test_a_redirect_is_not_followed_and_a_private_address_is_not_called(o, redis_url, namespace):
+    with receiving(answers=lambda _, number: 307 if number == 1 else 200) as receiver:
+        with worker(redis_url, namespace, OUTRIDER_WEBHOOK_ALLOW_PRIVATE="false") as strict:
+            await strict.says("ready")
+            task = await o.submit("chat", "hello", webhook=receiver.url)
+            await strict.says("webhook.not_delivered")
+            assert any("private, loopback" in line for line in strict.lines)
+            assert receiver.came == {}
+        with worker(redis_url, namespace) as process:
+            await process.says("HTTP 307")
+            await asyncio.to_thread(receiver.await_accepted, 1)
+    assert {path for tries in receiver.came.values() for path, _, _ in tries} == {"/hook?key=s"}
+    assert (await delivery(o, task.task_id, "delivered")).tries >= 3
+
+
+async def test_a_cancel_is_told_and_a_wait_for_a_person_is_not(o, redis_url, namespace):
+    with receiving() as receiver, worker(redis_url, namespace) as process:
+        await process.says("ready")
+        asks = await o.submit("asks", "hello", webhook=receiver.url)
+        waiting = await o.wait(asks.task_id)
+        assert waiting.status is Status.WAITING
+        assert waiting.runs[-1].delivery is None
+        await o.cancel(asks.task_id)
+        await asyncio.to_thread(receiver.await_accepted, 1)
+    assert list(receiver.came) == [f"{asks.task_id}:{asks.run_id}:cancelled"]
+
+
+async def test_a_bad_url_changes_nothing_and_another_one_conflicts(o):
+    strict = Settings(**{**o.settings.model_dump(), "webhook_allow_private": False})
+    async with Outrider(strict) as client:
+        for url in ("/hook", "http://127.0.0.1:9/", "http://user:pw@example.com/"):
+            with pytest.raises(BadInput, match="webhook"):
+                await client.submit("chat", "hello", webhook=url)
+        assert (await client.list()).tasks == ()
+    await o.submit("chat", "hello", webhook="http://127.0.0.1:9/", idempotency_key="k")
+    with pytest.raises(IdempotencyConflict):
+        await o.submit("chat", "hello", webhook="http://127.0.0.1:8/", idempotency_key="k")
+
+
+async def test_doctor_tells_of_deliveries_that_fail(o, redis_url, namespace):
+    with receiving(answers=lambda *_: 410) as receiver, worker(redis_url, namespace) as process:
+        await process.says("ready")
+        await o.submit("chat", "hello", webhook=receiver.url)
+        await process.says("webhook.not_delivered")
+        report = await examine(o.settings)
+    assert any("HTTP 410" in finding.what for finding in report.findings), json.dumps(report.to_json())
