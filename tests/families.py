@@ -31,17 +31,17 @@ class Tree:
             snapshot,
         )
 
-    async def claim(self, name):
+    async def claim(self, name="t"):
         run_id = (await self.store.peek(name)).run_id
         return await self.store.claim(self.facts(name), run_id, worker="w", lease_ms=LEASE_MS)
 
-    async def settle(self, name, claim, ending=DONE):
-        return await self.store.settle(self.facts(name), claim, ending)
+    async def settle(self, name, claim, ending=DONE, **how):
+        return await self.store.settle(self.facts(name), claim, ending, **how)
 
-    async def run(self, name, ending=DONE):
+    async def run(self, name="t", ending=DONE):
         return await self.settle(name, (await self.claim(name)).claim, ending)
 
-    async def state(self, name):
+    async def state(self, name="t"):
         task = await self.store.peek(name)
         return task.phase or task.status
 

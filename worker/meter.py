@@ -39,7 +39,7 @@ BOUNDS = {
 }
 
 
-class LimitReached(asyncio.CancelledError):
+class NoMoreTurns(asyncio.CancelledError):
     """No further model call: a limit of the task is reached. The run ends whatever the agent makes of this.
 
     It is a cancellation, and passes an agent's `except Exception` as one.
@@ -111,7 +111,7 @@ class Meter(BaseCallbackHandler):
     def _refuse(self, limit: Stop) -> None:
         # The exception alone could be swallowed by the agent's own `except`.
         self._stop(limit)
-        raise LimitReached(limit.value)
+        raise NoMoreTurns(limit.value)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count the tokens of a turn."""

@@ -4,59 +4,26 @@ from dataclasses import replace
 
 import pytest
 
+from families import ASKS, FAILED, LEASE_MS, Tree
 from outrider.shared.context import Claim
 from outrider.shared.grades import Grade
 from outrider.shared.queues import GRADERS
 from outrider.shared.rubric import Rubric
 from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import CancelReply, Cut, Ending, Facts, Settled, Submission
-
-LEASE_MS = 30_000
-DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"found it"')
-FAILED = Ending(RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, error_type="ValueError")
-ASKS = Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, task_phase=Phase.ASKING)
+from outrider.shared.transitions import CancelReply, Cut, Ending, Settled
 
 
-class Tasks:
-    """Submits, runs and grades tasks by name, as a client and workers would."""
-
-    def __init__(self, store):
-        self.store = store
-        self.paths = {}
-
-    def facts(self, name):
-        path = self.paths[name]
-        return Facts(name, "echo", "echo", path[-1] if path else None, path)
+class Tasks(Tree):
+    """A tree whose tasks are graded, unless their submit says otherwise."""
 
     async def submit(self, name="t", parent=None, **changes):
-        self.paths[name] = (*self.paths[parent], parent) if parent else ()
-        values = {"rubric": Rubric("is found"), "grade_queue": GRADERS, "queue": "slow"} | changes
-        await self.store.submit(
-            Submission(
-                task_id=name,
-                run_id=f"{name}-1",
-                agent="echo",
-                title="echo",
-                input={},
-                parent_id=parent,
-                ancestors=self.paths[name],
-                **values,
-            )
+        return await super().submit(
+            name, parent, **{"rubric": Rubric("is found"), "grade_queue": GRADERS, "queue": "slow"} | changes
         )
 
-    async def claim(self, name="t"):
-        run_id = (await self.store.peek(name)).run_id
-        return await self.store.claim(self.facts(name), run_id, worker="w", lease_ms=LEASE_MS)
-
-    async def settle(self, name, claim, ending=DONE, **how):
-        return await self.store.settle(self.facts(name), claim, ending, **how)
-
-    async def run(self, name="t", ending=DONE):
-        return await self.settle(name, (await self.claim(name)).claim, ending)
-
-    async def grade(self, name="t", result="satisfied", ending=None):
-        """Claim the grade run and settle it with a verdict; `ending` says what becomes of the task."""
+    async def grade(self, name="t", result="satisfied"):
+        """Claim the grade run and settle it with a verdict."""
         held = await self.claim(name)
         return await self.settle(name, held.claim, self.graded(held, result))
 
@@ -81,10 +48,6 @@ class Tasks:
             grade=grade,
             feedback="mend it" if revises else "",
         )
-
-    async def state(self, name="t"):
-        task = await self.store.peek(name)
-        return task.phase or task.status
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from langgraph.errors import GraphInterrupt
 from outrider.shared.limits import Limits, Usage
 from outrider.shared.records import Task
 from outrider.worker.control import Stop
-from outrider.worker.meter import LimitReached, Meter
+from outrider.worker.meter import Meter, NoMoreTurns
 
 
 class Told(list):
@@ -81,7 +81,7 @@ def test_the_turn_beyond_a_limit_is_refused(limits, before, made, stop):
         turn(a_meter)
     assert a_meter.stops == []
     for _ in range(2):  # an agent that goes on is refused again
-        with pytest.raises(LimitReached):
+        with pytest.raises(NoMoreTurns):
             turn(a_meter)
     assert a_meter.stops == [(stop,)] * 2
     assert a_meter.usage.turns == before + made
@@ -90,7 +90,7 @@ def test_the_turn_beyond_a_limit_is_refused(limits, before, made, stop):
 def test_what_was_used_before_the_last_submit_update_or_wake_does_not_count():
     a_meter = meter(Usage(turns=9, total_tokens=90), Usage(turns=8, total_tokens=85), max_turns=2, max_tokens=100)
     turn(a_meter)
-    with pytest.raises(LimitReached):
+    with pytest.raises(NoMoreTurns):
         turn(a_meter)
     assert a_meter.stops == [(Stop.LIMIT_TURNS,)]
     assert a_meter.told(Stop.LIMIT_TURNS) == "it used 2 turns, and limits.max_turns = 2"
@@ -105,7 +105,7 @@ def test_an_except_for_errors_does_not_swallow_the_refusal():
         with contextlib.suppress(Exception):
             turn(a_meter)
 
-    with pytest.raises(LimitReached):
+    with pytest.raises(NoMoreTurns):
         as_agents_write_it()
 
 
