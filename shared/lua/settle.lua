@@ -77,20 +77,20 @@ local parents_bell = {}
 if ends or phase == 'asking' then
   parents_bell = tell_parent(task_id, ARGV[16], false, ARGV[18], ring_again_ms)
 end
-local next_id, bell = ARGV[17], {}
+local next_id, next_bell = ARGV[17], {}
 if goes_on then
-  bell = next_follow_up(KEYS[31], run_id, next_id, ring_again_ms)
+  next_bell = next_follow_up(KEYS[31], run_id, next_id, ring_again_ms)
 elseif is_graded then
   redis.call('HSETNX', TASK, 'grading_run_id', next_id)
   redis.call('HSET', NEXT_RUN, 'of_run', run_id)
-  bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
+  next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
     ring_again_ms)
 elseif phase == 'queued' then
-  bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'), ARGV[21],
+  next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'), ARGV[21],
     'task.revising', '{}', ring_again_ms)
 elseif has_news(TASK) and at_rest(TASK) then
-  bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
+  next_bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
 elseif ends then
   deliver(KEYS[32], KEYS[33], ARGV[22], ARGV[23], ARGV[24])
 end
-return {'settled', bell, parents_bell}
+return {'settled', next_bell, parents_bell}
