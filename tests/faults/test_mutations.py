@@ -152,11 +152,12 @@ BROKEN = {
         "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7], ",
         "redis.call('HSET', TASK, 'cancelled_by', ARGV[7], ",
     ),
+    "a walk cuts anew what was updated": ("cancel", "~= '1' and ARGV[9] ~= '1' then", "~= '1' then"),
     "a cancel cuts nothing": ("cancel", "redis.call('HINCRBY', TASK, 'cut', 1)", ""),
     "a cancel cuts the children that are kept": (
         "cancel",
-        "if ARGV[4] ~= '1' then\n",
-        "if true then\n",
+        "if ARGV[4] ~= '1' and ARGV[9] ~= '1' then\n",
+        "if ARGV[9] ~= '1' then\n",
     ),
     "a cancel tells one who rests for it nothing": (
         "cancel",
@@ -258,11 +259,16 @@ BROKEN = {
         "redis.call('PUBLISH', KEYS[31], last_run)",
         "unhold(task_id, last_run)",
     ),
-    "what a run did not save is lost": ("update", "if unsaved then given = unsaved", "if false then given = unsaved"),
+    "what a run did not save is lost": (
+        "update",
+        "if given then redis.call('HSET', LARGE",
+        "if false then redis.call('HSET', LARGE",
+    ),
+    "the next run does not get what was not saved": ("claim", "  take_unsaved(inbox[3])\n", ""),
     "what a run did save comes again": (
         "update",
-        "if not (well or is_saved) then return end",
-        "if not well then return end",
+        "if not (well or is_saved) then\n",
+        "if not well then\n",
     ),
     "a conversation stays when nobody is to begin with it": (
         "settle",
@@ -271,7 +277,7 @@ BROKEN = {
     ),
     "a fork that saved nothing begins anew without its parent's conversation": (
         "update",
-        "if fork then redis.call('HSET', NEXT_RUN, 'fork', fork) end",
+        "if fork then redis.call('HSET', TASK, 'unsaved_fork', fork) end",
         "",
     ),
 }

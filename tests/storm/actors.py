@@ -12,8 +12,9 @@ from outrider.shared.errors import AnswerConflict, NotWaiting, TaskActive
 from outrider.shared.statuses import Status
 from storm.ground import insist
 
-AGENTS = {"steps": 25, "talker": 20, "asker": 10, "lead": 35, "deep_lead": 10}  #: and how often each is submitted
-QUEUES = ("subagents", "parents")
+#: And how often each is submitted.
+AGENTS = {"steps": 20, "graded": 15, "talker": 15, "asker": 10, "lead": 30, "deep_lead": 10, "fork": 0}
+QUEUES = ("subagents", "parents", "graders")
 
 
 async def submit(storm):

@@ -27,7 +27,14 @@ from outrider.shared.context import running
 
 PASSING = 5  #: of 100 steps end so, unless their run was attempted before
 TASK_ID = re.compile(r"Started task (\S+)")
-SUBAGENTS = {"steps": "works in steps", "talker": "calls a tool", "asker": "asks a person", "lead": "leads others"}
+SUBAGENTS = {
+    "steps": "works in steps",
+    "talker": "calls a tool",
+    "asker": "asks a person",
+    "graded": "is graded",
+    "lead": "leads others",
+    "fork": {"description": "reads on", "mode": "fork"},
+}
 
 
 def log(what, **facts):
@@ -97,6 +104,18 @@ def _more(state):
     run_id = running.get().claim.run_id
     mine = sum(one.startswith(run_id) for one in state["done"])
     return "step" if mine < _orders(state)["steps"] else END
+
+
+async def verdict(task, state):
+    """Of the work of `graded`: half of it goes back to it once or twice."""
+    await asyncio.sleep(0.05)
+    revised = len({one.partition(":")[0] for one in state["done"]})
+    if chance("grader", revised) < PASSING and running.get().run.attempt == 0:
+        raise Passing
+    passed = chance("verdict", revised) < 50
+    criterion = {"name": "is good", "passed": passed} | ({} if passed else {"gap": "it is not"})
+    result = "satisfied" if passed else "needs_revision"
+    return {"result": result, "explanation": "", "criteria": [criterion]}
 
 
 steps = StateGraph(Steps).add_node("step", _step).add_edge(START, "step").add_conditional_edges("step", _more).compile()
@@ -190,7 +209,8 @@ class Lead(Model):
     def _child(self, at):
         dice = chance("child", at)
         depth = len(running.get().task.ancestors)
-        kinds = ["lead"] * 10 * (depth < self.deepest) + ["talker"] * 25 + ["asker"] * 10 + ["steps"] * 55
+        kinds = ["lead"] * 10 * (depth < self.deepest) + ["talker"] * 25 + ["asker"] * 10
+        kinds += ["graded"] * 15 + ["fork"] * 10 + ["steps"] * 30
         kind = kinds[dice % len(kinds)]
         orders = {"steps": 1 + dice % 4, "seconds": 0.02 + dice / 1000, "fails": dice % 10 == 0}
         return "start_async_task", {"description": json.dumps(orders), "subagent_type": kind}

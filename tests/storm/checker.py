@@ -9,7 +9,7 @@ canceller  cancel {task, outcome, status}
 updater    update {task, run, strategy}
 answerer   answer {task, run, value}
 watcher    saw {task, status, phase, run, seq, given}
-reader     record {task, agent, parent, ancestors, status, phase, run, runs, seq, given, stopped}
+reader     record {task, agent, parent, ancestors, status, phase, run, runs, graded, seq, given, stopped}
            stream {task, events: [[type, run, data], …]} · state {task, notes, shape, done} · left {members}
 """
 
@@ -27,6 +27,7 @@ RELEASES = {
     "run.retried",
     "task.resting",
     "task.grading",
+    "task.revising",
     "task.waiting",
     "task.settled",
     "task.cancelled",
@@ -147,7 +148,8 @@ def _untold(history):
         told = set(history.states[parent["task"]]["notes"])
         by_parent = any(line["child"] == task for line in history.of("agent", "cancels"))
         quietly = by_parent or history.cancelled_by_hand.intersection(record["ancestors"])
-        for run, status in history.endings(task):
+        for ended, status in history.endings(task):
+            run = record["graded"].get(ended, ended)  # the end of graded work is told by the run that did it
             if f"{task}:{run}:{status}" not in told and not (status == "cancelled" and (quietly or not run)):
                 yield parent["task"], f"it was not told that {task} ended as {status} with the run {run}"
 

@@ -109,6 +109,7 @@ async def _read_task(storm, task_id):
         parent=task.parent_id,
         ancestors=task.ancestors,
         runs=[[run.run_id, run.status] for run in task.runs],
+        graded={run.run_id: run.of_run for run in task.runs if run.of_run},
         stopped=task.stopped_at is not None,
     )
     storm.note("reader", "stream", task=task_id, events=[[event.type, event.run_id, event.data] for event in events])

@@ -21,7 +21,14 @@ def sound():
         return line("agent", what, task=task, run=run, epoch=epoch, step=step, **{"pid": 1} | facts)
 
     def record(task, parent, status, runs, news=0):
-        facts = {"task": task, "parent": parent, "ancestors": [parent] if parent else [], "agent": "a", "runs": runs}
+        facts = {
+            "task": task,
+            "parent": parent,
+            "ancestors": [parent] if parent else [],
+            "agent": "a",
+            "runs": runs,
+            "graded": {},
+        }
         facts |= {"status": status, "phase": None, "run": None, "seq": news, "given": news, "stopped": True}
         return line("reader", "record", **facts)
 
