@@ -28,6 +28,7 @@ READS = {
     "answers": "hgetall",
     "open": "smembers",
     "snapshots": "hgetall",
+    "delivery": "hgetall",
 }  #: everything else is a sorted set
 RANGE = {"lrange": (0, -1), "zrange": (0, -1, False, True)}
 
@@ -55,6 +56,7 @@ class Checks:
     def all(self, model: Model, seen: Snapshot) -> None:
         self._records(model, seen)
         self._indexes(model, seen)
+        self._deliveries(model, seen)
         for task in model.tasks:
             self._inbox(task, seen)
             self._promises(self._record(task, seen), task, seen)
@@ -102,6 +104,17 @@ class Checks:
         assert self._members(self.keys.leases(), seen) == held, "nobody would miss it"
         slots = {f"{task.name}/{run.run_id}" for task, run in runs if run.slot and not run.grades}
         assert self._members(self.keys.slots(self.agent), seen) == slots
+
+    def _deliveries(self, model: Model, seen: Snapshot) -> None:
+        """A webhook is told of each end, by the agent's run that brought it, and of nothing else."""
+        runs = {f"{task.name}/{run.run_id}": run for task in model.tasks for run in task.runs}
+        written = {member for member, run in runs.items() if self.keys.delivery(run.run_id) in seen}
+        assert self._members(self.keys.deliveries(), seen) == written, "nobody would send it"
+        for task in model.tasks:
+            last = next(run for run in reversed(task.runs) if not run.grades)
+            delivery = _text(seen.get(self.keys.delivery(last.run_id), {}))
+            told = f"{task.name}:{last.run_id}:{task.state[0]}" if task.ended and not task.run else None
+            assert delivery.get("id") == told, task.name
 
     def _inbox(self, task: Task, seen: Snapshot) -> None:
         entries = seen.get(self.keys.inbox(task.name), [])

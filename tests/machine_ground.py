@@ -247,6 +247,7 @@ class Ground(RuleBasedStateMachine):
             answer_within_ms=LEASE_MS if task.bounded else None,
             grade_queue="graders" if graded else None,
             mode="fork" if task.fork else "isolated",
+            webhook="https://example.com/hook",
         )
         begins_with = CONVERSATION if task.fork else None
         claim = replace(by.claim) if by else None
@@ -381,7 +382,7 @@ class Ground(RuleBasedStateMachine):
         while above:
             path.insert(0, above.name)
             above = above.parent
-        return Facts(task.name, AGENT, task.name, path[-1] if path else None, tuple(path))
+        return Facts(task.name, AGENT, task.name, path[-1] if path else None, tuple(path), webhook=True)
 
     @contextlib.contextmanager
     def unchanged(self, *, when: bool = True, but: Collection[str] = ()) -> Iterator[None]:
