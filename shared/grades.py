@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StringConstraints, model_validator
 
 from .record import Record
 from .text import clean, clip
@@ -29,7 +29,11 @@ class GradeResult(StrEnum):
     GRADER_ERROR = "grader_error"  #: the grader, not the work
 
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+def _storable(value: object) -> object:
+    return clean(value) if isinstance(value, str) else value  # half a character is no text to pydantic
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), BeforeValidator(_storable)]
 Name = Annotated[
     Text,
     Field(
@@ -71,7 +75,9 @@ class Verdict(_Strict):
             "failed: the rubric contradicts itself or cannot be judged."
         ),
     ]
-    explanation: Annotated[str, Field(description="The verdict in one or two sentences, for the agent.")]
+    explanation: Annotated[
+        str, BeforeValidator(_storable), Field(description="The verdict in one or two sentences, for the agent.")
+    ]
     criteria: Annotated[
         tuple[Criterion, ...],
         Field(description="One entry for each criterion of the rubric, in its order; none left out, none merged."),

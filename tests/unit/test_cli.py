@@ -958,4 +958,4 @@ def test_a_terminal_folds_long_messages(terminal):
 
 
 def test_controls_are_shown_not_obeyed():
-    assert console.visible("a\tb\nc\x1b[0m\x9b\r\u2066") == "a\tb\nc\ufffd[0m\ufffd\ufffd\ufffd"
+    assert console.visible("a\tb\nc\x1b[0m\x9b\r\u2066\u061c") == "a\tb\nc\ufffd[0m\ufffd\ufffd\ufffd\ufffd"

@@ -102,6 +102,11 @@ def test_an_accounting_covers_the_frozen_criteria():
     assert shortfall(verdict("failed"), wanted) is None
 
 
+def test_a_verdict_may_quote_text_that_cannot_be_stored():
+    told = verdict("needs_revision", {"name": "a\ud800", "passed": False, "gap": "b\ud800\0"}, explanation="c\udfff")
+    assert (told.explanation, told.criteria[0].name, told.criteria[0].gap) == ("c\ufffd", "a\ufffd", "b\ufffd\ufffd")
+
+
 def test_what_is_recorded_is_bounded_and_clean():
     long = {"name": "n" * 10_000, "passed": False, "gap": "g\x00" * 10_000}
     criteria = recorded(verdict("needs_revision", *[long] * (MAX_CRITERIA + 5)).criteria, "model")
