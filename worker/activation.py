@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import structlog
 from langgraph.errors import GraphDrained, NodeCancelledError, is_invalid_resume
 from langgraph.graph import END
 
@@ -42,6 +44,8 @@ STOP_SECONDS = 5.0
 #: When it is told again. One telling can be lost: `asyncio.wait_for` of Python 3.11 swallows a cancel that comes as
 #: its call ends, and so may an agent.
 TELL_AGAIN_SECONDS = 1.0
+
+log = structlog.get_logger("outrider.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,7 @@ class Activation:
 
     def _failed(self, error: BaseException) -> Failed | Graded | Retry:
         entry = self._deps.config.agents.get(self._claimed.task.agent)
+        log.warning("agent.failed", error=type(error).__name__, at=_frames(error))
         failed = self.failed(error)
         again = is_retryable(error, entry.retry_on if entry else ())
         return Retry(failed, least_pause(error)) if again else failed
@@ -233,3 +238,9 @@ def _retrieve(work: asyncio.Task[None]) -> None:
     """Take the error of code that ends after its run was settled: else asyncio would log its text."""
     if not work.cancelled():
         work.exception()
+
+
+def _frames(error: BaseException) -> list[str]:
+    """Where an error came from, the innermost frame last. No text of it: that may hold the words of a task."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-8)
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

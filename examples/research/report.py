@@ -8,7 +8,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, ToolMessage
 
 from outrider.examples.research.citations import parse, verify
-from outrider.examples.research.policy import NOT_ANSWERED, START
+from outrider.examples.research.policy import FIND, NOT_ANSWERED, START
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,8 @@ class CheckedReport(AgentMiddleware[Any, Any, Any]):
             return None
         refused = [one for one in state["messages"] if isinstance(one, ToolMessage) and one.status == "error"]
         statuses += ["refused" for one in refused if one.name == START]
-        report = "\n".join([*self._borne_out(last.text), *_unfinished(statuses)])
+        searches = sum(one.name == FIND for one in refused)
+        report = "\n".join([*self._borne_out(last.text), *_unfinished(statuses), *_rejected(searches)])
         return {"messages": [last.model_copy(update={"content": report})]}
 
     def _borne_out(self, text: str) -> list[str]:
@@ -55,3 +56,7 @@ class CheckedReport(AgentMiddleware[Any, Any, Any]):
 def _unfinished(statuses: Sequence[str]) -> list[str]:
     count = sum(status not in {"success", *OPEN} for status in statuses)
     return [f"({count} of {len(statuses)} analysts did not finish: what they read is not in this.)"] if count else []
+
+
+def _rejected(count: int) -> list[str]:
+    return [f"({count} of the searches were rejected or failed: what they would find is not in this.)"] if count else []

@@ -5,6 +5,7 @@ import gc
 import warnings
 
 import pytest
+from structlog.testing import capture_logs
 
 import workers
 from outrider.shared.checkpoints import RedisSaver
@@ -109,6 +110,13 @@ async def test_an_agents_own_error_keeps_its_name(bench, agent, text, kind):
     assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, kind, EndedAs.FAILED)
     assert len(task.error.message) <= 10_000
     assert "\x00" not in task.error.message
+
+
+async def test_the_log_tells_where_an_agents_error_came_from(bench):
+    with capture_logs() as lines:
+        await bench.do("raises", "value")
+    [line] = [line for line in lines if line["event"] == "agent.failed"]
+    assert (line["error"], line["at"][-1].split()[-1]) == ("ValueError", "_raise")
 
 
 async def test_an_agents_own_recursion_limit_stands(bench):

@@ -364,6 +364,11 @@ def test_analysts_that_failed_are_told_of(folder):
     assert said.startswith("(3 of 4 analysts did not finish")
 
 
+def test_searches_that_a_person_rejected_are_told_of(folder):
+    rejected = ToolMessage("no", tool_call_id="c", name="find_chunks", status="error")
+    assert checked(folder, NOT_ANSWERED, [], [rejected])[1].startswith("(1 of the searches were rejected")
+
+
 def test_words_at_rest_are_left_alone_but_claims_are_not(folder):
     assert checked(folder, "Two analysts are at work.", ["running", "success"]) is None
     assert checked(folder, f"{STANDS}\n{ABSENT}", ["running"])[0] == STANDS
