@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +14,7 @@ import structlog
 from ..shared.deliveries import PAGE
 from ..shared.records import DeliveryStatus
 from ..shared.webhooks import Forbidden, check_addresses, key_of, port_of, resolve, signed
+from .rounds import Rounds
 
 if TYPE_CHECKING:
     from ..shared.deliveries import Attempt
@@ -37,11 +36,11 @@ class Deliverer:
         self._key = key_of(settings.webhook_secret.get_secret_value()) if settings.webhook_secret else None
         self._names = ThreadPoolExecutor(2, thread_name_prefix="outrider-names")
         self._places = asyncio.Semaphore(AT_ONCE)
-        self._due = asyncio.Event()
+        self._rounds = Rounds(settings.sweep_seconds, lambda error: log.warning("webhooks.failing", error=error))
 
     def look(self) -> None:
         """Look at once: a task has just ended."""
-        self._due.set()
+        self._rounds.look()
 
     async def run(self) -> None:
         """Deliver for ever. Redis and receivers may go away meanwhile. Without a secret others deliver."""
@@ -50,21 +49,7 @@ class Deliverer:
         # One that is to be called by address proves its identity by name; no proxy of the environment resolves it anew.
         tls = await asyncio.get_running_loop().run_in_executor(self._names, httpx.create_ssl_context)
         async with httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=SECONDS) as http:
-            failing = False
-            while True:
-                try:
-                    while await self._deliver(http):
-                        pass
-                except Exception as error:  # noqa: BLE001 Redis is away: deliver on
-                    if not failing:
-                        log.warning("webhooks.failing", error=type(error).__name__)
-                    failing = True
-                else:
-                    failing = False
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._settings.sweep_seconds * random.uniform(0.5, 1)):  # noqa: S311
-                        await self._due.wait()
-                self._due.clear()
+            await self._rounds.run(lambda: self._deliver(http))
 
     async def _deliver(self, http: httpx.AsyncClient) -> bool:
         """Deliver a page of what is due; whether there may be more."""

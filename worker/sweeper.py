@@ -6,8 +6,6 @@ Any number of processes may sweep: each change is one of the store's transitions
 from __future__ import annotations
 
 import asyncio
-import random
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,7 @@ from ..shared.text import counted
 from ..shared.transitions import Ending, Facts, Settled
 from .outcomes import Graded, ending
 from .retention import Retention
+from .rounds import Rounds
 from .subject import Subject
 
 if TYPE_CHECKING:
@@ -61,36 +60,18 @@ class Sweeper:
         self._settings, self._store, self._send, self._tell = settings, store, ring, tell
         self._slots = slots or {}
         self._retention = Retention(settings, store)
-        self._due = asyncio.Event()  #: something is, before the next round
+        self._rounds = Rounds(settings.sweep_seconds, lambda error: log.warning("sweep.failing", error=error))
         self._ringing = asyncio.Lock()
         self._broker_away = False  #: since this sweep found it so
         self._complained = False  #: of a broker that is away
 
     async def run(self) -> None:
         """Sweep for ever. Redis or the broker may go away meanwhile."""
-        failing = False
-        await self._pause(self._settings.sweep_seconds * random.random())  # noqa: S311 no secret: workers that start together spread out
-        while True:
-            try:
-                while await self.sweep():
-                    pass
-            except Exception as error:  # noqa: BLE001 Redis is away: sweep on
-                if not failing:
-                    log.warning("sweep.failing", error=type(error).__name__)
-                failing = True
-            else:
-                failing = False
-            await self._pause(self._settings.sweep_seconds)
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._due.wait()
-        self._due.clear()
+        await self._rounds.run(self.sweep)
 
     def look_in(self, seconds: float) -> None:
         """Sweep in so many seconds too: a run that this process gave back waits until then."""
-        asyncio.get_running_loop().call_later(seconds + TICK_SECONDS, self._due.set)
+        asyncio.get_running_loop().call_later(seconds + TICK_SECONDS, self._rounds.look)
 
     async def sweep(self) -> bool:
         """Sweep once; whether there is more to do at once."""
