@@ -110,6 +110,17 @@ async def test_a_redirect_is_not_followed_and_a_private_address_is_not_called(o,
     assert (await delivery(o, task.task_id, "delivered")).tries >= 3
 
 
+async def test_a_host_that_is_no_name_is_an_attempt_that_failed(o, redis_url, namespace):
+    with receiving() as receiver, worker(redis_url, namespace) as process:
+        await process.says("ready")
+        task = await o.submit("chat", "hello", webhook="https://a..example/hook")
+        await process.says("UnicodeError")
+        told = await delivery(o, task.task_id, "pending")
+        assert (told.tries >= 1, told.error) == (True, "UnicodeError")
+        await o.submit("chat", "hello", webhook=receiver.url)
+        await asyncio.to_thread(receiver.await_accepted, 1)
+
+
 async def test_a_cancel_is_told_and_a_wait_for_a_person_is_not(o, redis_url, namespace):
     with receiving() as receiver, worker(redis_url, namespace) as process:
         await process.says("ready")
