@@ -34,6 +34,7 @@ def check_url(url: object) -> None:
     try:
         parts = urlsplit(url)
         port_of(parts)
+        (parts.hostname or "").encode("idna")  # as it is looked up: labels that are empty or too long raise there
     except ValueError as error:
         raise BadInput(f"{shown}: {error}") from None
     if parts.username is not None or parts.password is not None:

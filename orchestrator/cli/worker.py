@@ -55,10 +55,12 @@ def worker(
 
 
 def _names(queues: str) -> list[str]:
-    from ...shared.ids import is_name
+    from ...shared.ids import is_name, shorten
 
     names = [name.strip() for name in queues.split(",")]
     for name in names:
         if not is_name(name):
-            raise BadInput(f"-Q {queues!r}: {name!r} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+            raise BadInput(
+                f"-Q {shorten(repr(queues))}: {shorten(repr(name))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}"
+            )
     return names

@@ -31,6 +31,8 @@ def settings():
         ("https://example.com/x#part", "without a fragment"),
         ("https://user:hunter2@example.com/", "must not have a user or a password"),
         ("https://example.com:99999/", "Port out of range"),
+        ("https://a..example.com/", "label empty or too long"),
+        (f"https://{'a' * 64}.example.com/", "label empty or too long"),
         ("https://exa mple.com/", "without spaces"),
         ("https://example.com/\x00", "printable ASCII"),
         ("https://example.com/" + "x" * 2048, "at most 2,048"),
