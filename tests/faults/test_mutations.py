@@ -31,7 +31,7 @@ BROKEN = {
     "every attempt gets a range of its own": ("claim", "if not run[3] and not grades then", "if not grades then"),
     "a first claim gives from where another gave": ("claim", "'cursor', 'seq'", "'given', 'seq'"),
     "a settle is not fenced": ("settle", "if not holds(TASK, run_id, epoch, token) then return {'refused'} end", ""),
-    "a settle does not look for a cut": ("settle", "if is_cut(TASK, 32) then return {'cut'} end", ""),
+    "a settle does not look for a cut": ("settle", "if is_cut(TASK, 34) then return {'cut'} end", ""),
     "a settle that is repeated is done again": (
         "settle",
         "if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then",
