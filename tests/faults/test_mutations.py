@@ -217,6 +217,8 @@ BROKEN = {
         "if ARGV[5] == '1' and lease_until > NOW then return {'refused'} end",
         "",
     ),
+    "a webhook is not told of a cancel": ("cancel", "deliver(KEYS[34], KEYS[35], ARGV[10], ARGV[11], ARGV[12])", ""),
+    "a webhook is not told of an expiry": ("expire", "deliver(KEYS[32], KEYS[33], ARGV[10], ARGV[11], ARGV[12])", ""),
     "a cancel leaves follow-ups": ("cancel", "redis.call('DEL', KEYS[30])", ""),
     "a task ends while a message waits": (
         "settle",
