@@ -84,7 +84,7 @@ async def test_a_plain_graph_is_the_parent_of_what_it_submits_and_hears_at_its_n
     await site.answer(parent, "work", json.dumps({"submit": ["wait"] * 20}))
     await site.until(parent, "task.resting")
     children = await site.children(parent)
-    assert json.loads((await site.o.get(parent)).result) == children
+    assert len(children) == 20
     assert {(await site.o.get(child)).parent_id for child in children} == {parent}
     first, *others = children
     await site.end(first)
