@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...shared.statuses import Status
 from ..approvals import is_approval
-from .console import complain
+from .console import as_text, complain, visible
 
 if TYPE_CHECKING:
     from ...shared.grades import Grade
@@ -23,6 +23,11 @@ def exit_code(task: Task) -> int:
     if task.status is not Status.SUCCESS:
         return ENDED_BADLY
     return NOT_SATISFIED if task.grade and not task.grade.satisfied else DONE
+
+
+def asked(question: Interrupt) -> str:
+    """The words of a question. Lines after the first are set in, so that none of them looks like one of ours."""
+    return visible(as_text(question.value)).replace("\n", "\n  ")
 
 
 def answer_to(task: Task, question: Interrupt) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from ...shared.errors import BadInput, WaitTimeout
 from . import options
 from .console import as_text, complain, print_json, print_text, run, working
-from .endings import DONE, NOT_SATISFIED, QUESTION, TIMED_OUT, exit_code, tell_ending
+from .endings import DONE, NOT_SATISFIED, QUESTION, TIMED_OUT, asked, exit_code, tell_ending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -107,7 +107,7 @@ def _follow(
 def _print_ending(task: Task) -> None:
     if exit_code(task) == QUESTION:
         for question in task.interrupts:
-            print_text(f"question {question.id}: {as_text(question.value)}")
+            print(f"question {question.id}: {asked(question)}")
     elif task.result is not None and exit_code(task) in {DONE, NOT_SATISFIED}:
         print_text(as_text(task.result))
     tell_ending(task)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ...shared import events
 from .console import STYLES, as_text, console, visible
-from .endings import answer_to
+from .endings import answer_to, asked
 from .wording import Texts, line, line_below, progress
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class LiveView:
     def ask(self, task: Task) -> None:
         """Print the questions, each with the command that answers it."""
         for question in task.interrupts:
-            self._console.print(Text(visible(as_text(question.value)), "magenta"))
+            self._console.print(Text(asked(question), "magenta"))
             self._console.print(Text(f"answer it: {answer_to(task, question)}", "bold"))
 
     def end(self, task: Task) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from .console import as_text, complain, on_terminal, print_json, print_text, run, visible
-from .endings import answer_to, exit_code, tell_ending
+from .endings import answer_to, asked, exit_code, tell_ending
 from .trees import Below
 from .wording import Texts, line, line_below
 
@@ -72,7 +72,7 @@ class Lines:
     def ask(self, task: Task) -> None:
         """Print the questions, each with the command that answers it."""
         for question in task.interrupts:
-            print(f"question {question.id}: {visible(as_text(question.value))}")
+            print(f"question {question.id}: {asked(question)}")
             print(f"answer it: {answer_to(task, question)}", flush=True)
 
     def end(self, task: Task) -> None:
