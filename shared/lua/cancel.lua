@@ -11,25 +11,27 @@
 --       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
 -- Returns {'cancelled', status before, what the bell of the parent's wake needs, follow-ups dropped},
 --         {'already_finished', status}, {'moved'} where another run is active by now, {'left', status}, or {'unknown'}
-local task_id, run_id = ARGV[1], ARGV[2]
+local task_id, run_id, event_data, keep_children, note, quietly, wake_id, ring_again_ms, only_cut, told_by,
+  delivery_id, told = unpack(ARGV, 1, 12)
+local FOLLOW_UPS, CONTROL, CHILDREN, CLOSING, DUE, DELIVERY = KEYS[30], KEYS[31], KEYS[32], KEYS[33], KEYS[34], KEYS[35]
 local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase', 'cancelled_by', 'dropped', 'follow_ups')
 if not task[1] then return {'unknown'} end
-if task[4] == ARGV[7] then return {'cancelled', task[1], HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, task[5]} end
-if ARGV[9] == '1' and not is_cut(TASK, 36) then return {'left', task[1]} end
+if task[4] == wake_id then return {'cancelled', task[1], HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, task[5]} end
+if only_cut == '1' and not is_cut(TASK, 36) then return {'left', task[1]} end
 if task[2] ~= run_id then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
 -- What is below a task that was cut is cut by the same ancestor, unless it took its place since: then it is left alone.
-if ARGV[4] ~= '1' and ARGV[9] ~= '1' then
-  local children = redis.call('EXISTS', KEYS[32]) == 1
+if keep_children ~= '1' and only_cut ~= '1' then
+  local children = redis.call('EXISTS', CHILDREN) == 1
   if children or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
-  if children then redis.call('ZADD', KEYS[33], NOW, task_id) end
+  if children then redis.call('ZADD', CLOSING, NOW, task_id) end
 end
 if ended then return {'already_finished', task[1]} end
 move(TASK, 'cancel', 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
 local dropped = task[6] or '0'
-redis.call('DEL', KEYS[30])
-redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', ARGV[7], 'follow_ups', '0', 'dropped', dropped)
+redis.call('DEL', FOLLOW_UPS)
+redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', wake_id, 'follow_ups', '0', 'dropped', dropped)
 redis.call('HDEL', TASK, 'grading_run_id')
 redis.call('HDEL', LARGE, 'interrupts')
 local running = false
@@ -40,8 +42,8 @@ if run_id ~= '' then
   -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
   if not running then unhold(task_id, run_id) end
 end
-if running then redis.call('PUBLISH', KEYS[31], run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
-emit(EVENTS, 'task.cancelled', run_id, ARGV[3])
-deliver(KEYS[34], KEYS[35], ARGV[10], ARGV[11], ARGV[12])
+if running then redis.call('PUBLISH', CONTROL, run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end
+emit(EVENTS, 'task.cancelled', run_id, event_data)
+deliver(DUE, DELIVERY, told_by, delivery_id, told)
 leave_parent(task_id)
-return {'cancelled', task[1], tell_parent(task_id, ARGV[5], ARGV[6] == '1', ARGV[7], ARGV[8]), dropped}
+return {'cancelled', task[1], tell_parent(task_id, note, quietly == '1', wake_id, ring_again_ms), dropped}

@@ -6,16 +6,17 @@
 --       least, ms of the first pause, of the longest, and the part of a pause that is taken
 --       then type, data, … of the events that go before
 -- Returns {'released', ms to wait}, {'refused'}, or {'exhausted'} where no attempt is left (nothing is changed then)
-local task_id, run_id, how, token = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local task_id, run_id, how, epoch, token, ring_again_ms, usage, max_attempts, max_losses, error_type, error_json,
+  error_message, least_ms, first_ms, longest_ms, part = unpack(ARGV, 1, 16)
 
 -- One more error or loss: how many there were since the last new checkpoint, or nothing where that is one too many.
 local function count_failure()
   local run = redis.call('HMGET', RUN, 'failures', 'saves', 'losses')
   local task = redis.call('HMGET', TASK, 'saves', 'max_attempts')
-  local saves, most = task[1] or '0', tonumber(task[2]) or tonumber(ARGV[8])
+  local saves, most = task[1] or '0', tonumber(task[2]) or tonumber(max_attempts)
   local failures = (run[2] == saves and tonumber(run[1]) or 0) + 1
   local losses = (tonumber(run[3]) or 0) + (how == 'lost' and 1 or 0)
-  if failures >= most or losses >= math.max(tonumber(ARGV[9]), most) then return nil end
+  if failures >= most or losses >= math.max(tonumber(max_losses), most) then return nil end
   redis.call('HSET', RUN, 'failures', int(failures), 'saves', saves, 'losses', int(losses))
   redis.call('HINCRBY', RUN, 'attempt', 1)
   redis.call('HINCRBY', TASK, 'attempt', 1)
@@ -26,18 +27,18 @@ local run = redis.call('HMGET', RUN, 'status', 'lease_until_ms', 'released', 'no
 if how ~= 'lost' and run[1] == 'pending' and run[3] == token then
   return {'released', math.max((tonumber(run[4]) or 0) - NOW, 0)}
 end
-if not holds(TASK, run_id, ARGV[4], token) or run[1] ~= 'running' then return {'refused'} end
+if not holds(TASK, run_id, epoch, token) or run[1] ~= 'running' then return {'refused'} end
 if how == 'lost' and tonumber(run[2]) > NOW then return {'refused'} end
-local pause, bell_at, kind, data = 0, NOW + tonumber(ARGV[6]), 'run.' .. how, '{}'
+local pause, bell_at, kind, data = 0, NOW + tonumber(ring_again_ms), 'run.' .. how, '{}'
 if how ~= 'given_back' then
   local failures = count_failure()
   if not failures then return {'exhausted'} end
   if how == 'retried' then
-    pause = math.min(tonumber(ARGV[14]) * 2 ^ (failures - 1), tonumber(ARGV[15])) * tonumber(ARGV[16])
-    pause = math.ceil(math.max(pause, tonumber(ARGV[13])))
+    pause = math.min(tonumber(first_ms) * 2 ^ (failures - 1), tonumber(longest_ms)) * tonumber(part)
+    pause = math.ceil(math.max(pause, tonumber(least_ms)))
     bell_at = NOW + pause
-    data = '{"error_type":' .. ARGV[11] .. ',"seconds":' .. string.format('%.1f', pause / 1000) .. '}'
-    redis.call('HSET', RUN, 'not_before_ms', int(bell_at), 'error_type', ARGV[10], 'error_message', ARGV[12])
+    data = '{"error_type":' .. error_json .. ',"seconds":' .. string.format('%.1f', pause / 1000) .. '}'
+    redis.call('HSET', RUN, 'not_before_ms', int(bell_at), 'error_type', error_type, 'error_message', error_message)
     redis.call('HSET', TASK, 'waits_for', 'retry')
   end
 end
@@ -47,7 +48,7 @@ else
   move(TASK, 'give back', 'pending', 'queued')
   count_work(run[2])
 end
-if ARGV[7] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[7]) end
+if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')
 -- The bell of a retry is a first one, though it is rung as overdue ones are.

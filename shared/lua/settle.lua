@@ -11,14 +11,16 @@
 --       then type, data, … of the events that go before, then the type and data of the last event
 -- Returns {'settled', what the bell of the next run needs, what the bell of the parent's wake needs}, {'refused'}, or
 --         {'cut'} where an ancestor was cancelled with its children
-local task_id, run_id, epoch, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local status, phase, ring_again_ms = ARGV[8], ARGV[9], ARGV[19]
+local task_id, run_id, epoch, token, only_expired, run_status, ended_as, status, phase, result, error_type,
+  error_message, usage, interrupts, asked, note, next_id, wake_id, ring_again_ms, grade, revision, told_by,
+  delivery_id, told = unpack(ARGV, 1, 24)
+local ANSWER_UNTIL, FOLLOW_UPS, DUE, DELIVERY = KEYS[30], KEYS[31], KEYS[32], KEYS[33]
 local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms')
-if run[1] == ARGV[6] and run[1] ~= 'running' and run[2] == epoch and run[3] == token then
+if run[1] == run_status and run[1] ~= 'running' and run[2] == epoch and run[3] == token then
   return {'settled', bell(TASK, NEXT_RUN), HAS_PARENT and bell(PARENT, WAKE_RUN) or {}}
 end
 if not holds(TASK, run_id, epoch, token) then return {'refused'} end
-if ARGV[5] == '1' and tonumber(run[4]) > NOW then return {'refused'} end
+if only_expired == '1' and tonumber(run[4]) > NOW then return {'refused'} end
 if is_cut(TASK, 34) then return {'cut'} end
 
 local grades = redis.call('HGET', RUN, 'kind') == 'grade'
@@ -27,7 +29,7 @@ local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
 local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
 local is_graded = status == 'success' and not rests and not grades and grade_queue ~= ''
 local ends = phase == '' and not rests and not is_graded
-local goes_on = (rests or ends) and redis.call('EXISTS', KEYS[31]) == 1
+local goes_on = (rests or ends) and redis.call('EXISTS', FOLLOW_UPS) == 1
 if goes_on then rests, ends = false, false end
 if rests then
   move(TASK, 'rest', 'running', 'resting')
@@ -36,23 +38,23 @@ elseif is_graded then
 elseif not goes_on then
   move(TASK, ends and 'finish' or phase == 'queued' and 'revise' or 'pause', status, phase)
 end
-redis.call('HSET', RUN, 'status', ARGV[6], 'ended_as', rests and not grades and 'rested' or ARGV[7],
-  'ended_ms', int(NOW), 'lease_until_ms', '0', 'error_type', ARGV[11], 'error_message', ARGV[12])
-redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', ARGV[11],
-  'error_message', ARGV[12], 'asked', ARGV[15], 'asks', ARGV[15])
+redis.call('HSET', RUN, 'status', run_status, 'ended_as', rests and not grades and 'rested' or ended_as,
+  'ended_ms', int(NOW), 'lease_until_ms', '0', 'error_type', error_type, 'error_message', error_message)
+redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', error_type,
+  'error_message', error_message, 'asked', asked, 'asks', asked)
 -- A grader that failed is no fault of the task's.
 if grades then redis.call('HSET', TASK, 'error_type', '', 'error_message', '') end
 if not grades then count_work(run[4]) end
-if ARGV[20] ~= '' then
-  redis.call('HSET', RUN, 'grade', ARGV[20])
-  redis.call('HSET', TASK, 'grade', ARGV[20])
+if grade ~= '' then
+  redis.call('HSET', RUN, 'grade', grade)
+  redis.call('HSET', TASK, 'grade', grade)
 end
-if ARGV[13] ~= '' then redis.call('HSET', TASK, 'usage', ARGV[13]) end
-if ARGV[10] ~= '' and not rests then redis.call('HSET', LARGE, 'result', ARGV[10]) end
-if ARGV[14] ~= '' then redis.call('HSET', LARGE, 'interrupts', ARGV[14]) else redis.call('HDEL', LARGE, 'interrupts') end
+if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
+if result ~= '' and not rests then redis.call('HSET', LARGE, 'result', result) end
+if interrupts ~= '' then redis.call('HSET', LARGE, 'interrupts', interrupts) else redis.call('HDEL', LARGE, 'interrupts') end
 -- What is in the saved state is not given again; what the next run is to be given stays.
 redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
-use_up_input(run_id, grades or ARGV[6] == 'success')
+use_up_input(run_id, grades or run_status == 'success')
 unhold(task_id, run_id)
 for i = 25, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
 if rests then
@@ -71,26 +73,26 @@ if phase == 'asking' then
   local within = tonumber(redis.call('HGET', TASK, 'answer_within_ms'))
   local until_ms = within and int(NOW + within) or ''
   redis.call('HSET', TASK, 'answer_queue', redis.call('HGET', RUN, 'queue'), 'answer_until_ms', until_ms)
-  if within then redis.call('ZADD', KEYS[30], until_ms, member(task_id, run_id)) end
+  if within then redis.call('ZADD', ANSWER_UNTIL, until_ms, member(task_id, run_id)) end
 end
 local parents_bell = {}
 if ends or phase == 'asking' then
-  parents_bell = tell_parent(task_id, ARGV[16], false, ARGV[18], ring_again_ms)
+  parents_bell = tell_parent(task_id, note, false, wake_id, ring_again_ms)
 end
-local next_id, next_bell = ARGV[17], {}
+local next_bell = {}
 if goes_on then
-  next_bell = next_follow_up(KEYS[31], run_id, next_id, ring_again_ms)
+  next_bell = next_follow_up(FOLLOW_UPS, run_id, next_id, ring_again_ms)
 elseif is_graded then
   redis.call('HSETNX', TASK, 'grading_run_id', next_id)
   redis.call('HSET', NEXT_RUN, 'of_run', run_id)
   next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
     ring_again_ms)
 elseif phase == 'queued' then
-  next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'), ARGV[21],
+  next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'), revision,
     'task.revising', '{}', ring_again_ms)
 elseif has_news(TASK) and at_rest(TASK) then
   next_bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
 elseif ends then
-  deliver(KEYS[32], KEYS[33], ARGV[22], ARGV[23], ARGV[24])
+  deliver(DUE, DELIVERY, told_by, delivery_id, told)
 end
 return {'settled', next_bell, parents_bell}

@@ -11,25 +11,27 @@
 -- Returns {'started', its run, what its bell needs, questions dropped, run overtaken}, {'queued'}, {'active'} where
 --         nothing else was asked for, {'moved'} where the task stands otherwise by now, {'stale'} where the run that
 --         updates has lost its claim, or {'unknown'}
-local task_id, last_run, how, run_id = ARGV[1], ARGV[2], ARGV[4], ARGV[8]
-local mark = 'update:' .. ARGV[6]
+local task_id, last_run, seen, how, input, update_id, ring_again_ms, run_id, by, by_run, by_epoch, by_token, rubric,
+  grade_queue = unpack(ARGV, 1, 14)
+local FOLLOW_UPS, CONTROL = KEYS[30], KEYS[31]
+local mark = 'update:' .. update_id
 local task = redis.call('HMGET', TASK, 'status', 'phase', mark, 'run_id')
 if not task[1] then return {'unknown'} end
-if ARGV[9] ~= '' and not holds(KEYS[31 + ARGV[9]], ARGV[10], ARGV[11], ARGV[12]) then return {'stale'} end
+if by ~= '' and not holds(KEYS[31 + by], by_run, by_epoch, by_token) then return {'stale'} end
 if task[3] == '' then return {'queued'} end
 if task[3] then
   local answer = redis.call('HMGET', LARGE, 'dropped', 'overtaken')
   return {'started', task[3], bell(TASK, NEXT_RUN), answer[1] or '', answer[2] or ''}
 end
-if task[1] .. '/' .. task[2] ~= ARGV[3] or (redis.call('LINDEX', RUNS, -1) or '') ~= last_run then return {'moved'} end
+if task[1] .. '/' .. task[2] ~= seen or (redis.call('LINDEX', RUNS, -1) or '') ~= last_run then return {'moved'} end
 if how == 'refuse' then return {'active'} end
-if ARGV[13] ~= '' then
-  redis.call('HSET', LARGE, 'rubric', ARGV[13])
-  redis.call('HSET', TASK, 'grade_queue', ARGV[14])
+if rubric ~= '' then
+  redis.call('HSET', LARGE, 'rubric', rubric)
+  redis.call('HSET', TASK, 'grade_queue', grade_queue)
   grade_anew(TASK)
 end
 if how == 'enqueue' then
-  redis.call('RPUSH', KEYS[30], ARGV[5])
+  redis.call('RPUSH', FOLLOW_UPS, input)
   redis.call('HINCRBY', TASK, 'follow_ups', 1)
   redis.call('HSET', TASK, mark, '')
   emit(EVENTS, 'task.follow_up', '', '{}')
@@ -40,7 +42,7 @@ if overtaken ~= '' then
   redis.call('HINCRBY', TASK, 'epoch', 1)
   -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
   if redis.call('HGET', RUN, 'status') == 'running' then
-    redis.call('PUBLISH', KEYS[31], last_run)
+    redis.call('PUBLISH', CONTROL, last_run)
   else
     unhold(task_id, last_run)
   end
@@ -51,4 +53,4 @@ local dropped = redis.call('HGET', LARGE, 'interrupts') or ''
 redis.call('HSET', LARGE, 'dropped', dropped, 'overtaken', overtaken)
 redis.call('HSET', TASK, mark, run_id)
 take_place(TASK, 32)
-return {'started', run_id, follow_up(last_run, run_id, ARGV[5], ARGV[7]), dropped, overtaken}
+return {'started', run_id, follow_up(last_run, run_id, input, ring_again_ms), dropped, overtaken}
