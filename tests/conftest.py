@@ -21,6 +21,12 @@ for _name in [name for name in os.environ if name.startswith(FOREIGN)]:
     del os.environ[_name]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Half as many again as there are processors: tests wait for processes and leases more than they compute."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 @pytest.fixture(autouse=True)
 def _no_sockets(request, monkeypatch):
     """Hold that unit tests connect to nothing, unless they are marked `sockets`."""
