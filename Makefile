@@ -35,7 +35,7 @@ test: $(READY) ## Run the tests
 
 faults: $(READY) ## Brew a long storm, then run the long tests that break things on purpose
 	@$(BIN)/python tests/storm
-	@$(BIN)/pytest -m faults tests/faults $(ARGS)
+	@$(BIN)/pytest -m faults $(ARGS)
 
 test-all: ## Run the tests on each Python that is here (3.11, 3.12, 3.13)
 	@set -e; for version in $(VERSIONS); do \

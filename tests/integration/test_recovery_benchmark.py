@@ -12,7 +12,7 @@ from storm.checker import PROMISES
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "recovery.py"
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(300)
 def test_it_measures_kills_cancels_and_a_storm_and_judges_them(tmp_path):
     file = tmp_path / "figures.json"

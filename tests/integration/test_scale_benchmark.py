@@ -10,7 +10,7 @@ import pytest
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "scale.py"
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_it_measures_processes_queues_redis_and_pages_and_judges_them(tmp_path):
     file = tmp_path / "figures.json"
     command = [sys.executable, BENCHMARK, "--quick", "--json", file]
