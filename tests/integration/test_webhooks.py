@@ -14,6 +14,7 @@ from outrider.shared.statuses import Status
 from receivers import SECRET, receiving
 from workers import AGENTS, WorkerProcess
 
+QUICK = {"OUTRIDER_LEASE_SECONDS": "3", "OUTRIDER_HEARTBEAT_SECONDS": "0.5", "OUTRIDER_SWEEP_SECONDS": "1"}
 ALLOWED = {"OUTRIDER_WEBHOOK_SECRET": SECRET, "OUTRIDER_WEBHOOK_ALLOW_PRIVATE": "true"}
 
 
@@ -50,8 +51,8 @@ async def test_each_end_is_told_with_one_id_and_one_body_also_when_a_worker_is_k
 
     with (
         receiving(answers=answers) as receiver,
-        worker(redis_url, namespace) as first,
-        worker(redis_url, namespace) as second,
+        worker(redis_url, namespace, **QUICK) as first,
+        worker(redis_url, namespace, **QUICK) as second,
     ):
         await first.says("ready")
         await second.says("ready")
@@ -61,7 +62,7 @@ async def test_each_end_is_told_with_one_id_and_one_body_also_when_a_worker_is_k
             ids |= {one.task_id for one in made}
         await asyncio.to_thread(receiver.await_accepted, ends // 10)
         first.process.kill()
-        await asyncio.to_thread(receiver.await_accepted, ends, 60)
+        await asyncio.to_thread(receiver.await_accepted, ends, 120)
     assert {delivery_id.split(":")[0] for delivery_id in receiver.came} == ids
     assert len(receiver.came) == ends
     for delivery_id, tries in receiver.came.items():

@@ -194,5 +194,7 @@ async def test_a_worker_whose_loop_ends_says_why_and_leaves(redis_url, namespace
     with workers.WorkerProcess(redis_url, namespace, "-P", pool, "-c", "1", **config) as worker:
         assert await worker.ends() == 1
     said = [line for line in worker.lines if "its loop ended with Odd" in line]
-    assert len(said) == (1 if pool == "threads" else 1 + FAILED_STARTS)
-    assert pool == "threads" or "prefork children end before their agents are loaded" in "".join(worker.lines)
+    # Celery itself may give up where its first child ends early enough.
+    assert 1 <= len(said) <= (1 if pool == "threads" else 1 + FAILED_STARTS)
+    gave_up = "prefork children end before their agents are loaded" in "".join(worker.lines)
+    assert gave_up == (len(said) == 1 + FAILED_STARTS)
