@@ -19,14 +19,14 @@ def run(tmp_path_factory):
     return done.stdout, json.loads(file.read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_the_machine_and_the_sizes_are_named(run):
     _, report = run
     assert {"cpu", "cores", "load", "python", "redis", "libraries"} <= report["machine"].keys()
     assert report["sizes"]["tasks"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_both_sides_have_the_same_figures(run):
     figures = run[1]["figures"]
     assert figures["bare"]["submits_per_s"].keys() == {"send_task"}
@@ -38,7 +38,7 @@ def test_both_sides_have_the_same_figures(run):
         assert {"commands", "reads", "bytes_in", "bytes_out", "dataset"} == figures[side]["redis_per_task"].keys()
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_what_outrider_does_alone(run):
     figures = run[1]["figures"]
     assert figures["sleepers"]["wall_s"] >= 1
@@ -50,7 +50,7 @@ def test_what_outrider_does_alone(run):
     assert figures["help_s"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_the_table_names_every_target(run):
     table, report = run
     for target in report["targets"]:

@@ -10,7 +10,7 @@ import pytest
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "wake.py"
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_it_measures_wakes_and_crowds_and_judges_them(tmp_path):
     file = tmp_path / "figures.json"
     command = [sys.executable, BENCHMARK, "--quick", "--json", file]
