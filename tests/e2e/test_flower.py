@@ -115,12 +115,12 @@ async def test_a_lost_workers_job_does_not_stay_started(own_house):
         await begin(client, task)
         worker.process.kill()
         await worker.ends()
-        with WorkerProcess(redis_url, namespace, OUTRIDER_MAX_ATTEMPTS="2") as second:
+        with WorkerProcess(redis_url, namespace, OUTRIDER_MAX_ATTEMPTS="2", OUTRIDER_RING_AGAIN_SECONDS="5") as second:
             await flower.shows(task.run_id, "STARTED", "retried")
             await begin(client, task)
             second.process.kill()
             await second.ends()
-        with WorkerProcess(redis_url, namespace, OUTRIDER_MAX_ATTEMPTS="2"):
+        with WorkerProcess(redis_url, namespace, OUTRIDER_MAX_ATTEMPTS="2", OUTRIDER_RING_AGAIN_SECONDS="5"):
             job = await flower.shows(task.run_id, "FAILURE")
             assert job["exception"] == "AgentFailed('WorkerLost')"
 
