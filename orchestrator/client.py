@@ -390,9 +390,7 @@ class Outrider:
         """Do what `cancel` does; `who` is the task that cancels."""
         check_id(task_id)
         with reachable(self.settings):
-            task = await self._store.peek(task_id)
-            by_parent = who is not None and who == task.parent_id
-            answer = await self._store.cancel(task_id, keep_children=keep_children, tell_parent=not by_parent)
+            answer = await self._store.cancel(task_id, keep_children=keep_children, by=who)
         for bell in answer.bells:
             await self._ring(bell)
         return answer

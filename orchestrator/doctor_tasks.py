@@ -73,8 +73,7 @@ class Tasks:
 async def read_tasks(store: Store) -> Tasks:
     """Count the tasks, and read the oldest of those that wait for a worker or have one."""
     redis, keys = store.redis, store.keys
-    seconds, micros = await redis.time()
-    now = seconds * 1000 + micros // 1000
+    now = await store.now_ms()
     async with redis.pipeline(transaction=False) as pipe:
         for status in Status:
             pipe.zcard(keys.status(status))

@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 class Cancels(Clockwork):
     """The part of the store that cancels tasks and trees."""
 
-    async def cancel(self, task_id: str, *, keep_children: bool = False, tell_parent: bool = True) -> CancelReply:
+    async def cancel(self, task_id: str, *, keep_children: bool = False, by: str | None = None) -> CancelReply:
         """End a task now, whatever it does, and its descendants unless they are kept.
 
         A task that had ended keeps its status, and the answer says which; its descendants are closed all the same. The
-        parent hears of it, unless it is the one who cancels (`tell_parent=False`) and does not rest. The caller rings
+        parent hears of it, unless `by`, the task that cancels, is the parent itself and does not rest. The caller rings
         the bells of the answer.
         """
         task = await self.peek(task_id)
+        tell_parent = by is None or by != task.parent_id
         answer = await self._cancel_one(task, keep_children=keep_children, tell_parent=tell_parent)
         if keep_children:
             return answer

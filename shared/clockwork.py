@@ -188,12 +188,11 @@ class Clockwork(Queries):
         """
         keys = [self.keys.last_sweep(), self.keys.leases(), self.keys.ring_at(), self.keys.answer_until()]
         pause = max(lease_ms / 2, 2 * every_ms)
-        return Due(*map(_members, await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE, pause])))
+        return Due(*map(pairs_of, await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE, pause])))
 
     async def unclosed(self, *, older_than_ms: int) -> tuple[str, ...]:
         """Cancelled tasks whose descendants were not closed yet, since so long: whoever cancelled them may be gone."""
-        seconds, micros = await self.redis.time()
-        before = seconds * 1000 + micros // 1000 - older_than_ms
+        before = await self.now_ms() - older_than_ms
         members = await self.redis.zrangebyscore(self.keys.closing(), "-inf", before, start=0, num=SWEEP_PAGE)
         return tuple(member.decode() for member in members)
 
@@ -217,13 +216,12 @@ class Clockwork(Queries):
             [self.keys.leases(), self.keys.ring_at(), *(self.keys.slots(agent) for agent in slots)],
             [lease_ms, self._ring_again_ms, SWEEP_PAGE, *slots.values()],
         )
-        bells = [await self.bell_of(task_id, run_id) for task_id, run_id in _members(members)]
+        bells = [await self.bell_of(task_id, run_id) for task_id, run_id in pairs_of(members)]
         return tuple(bell for bell in bells if bell is not None)
 
     async def put_off(self, index: str, member: str, milliseconds: int) -> None:
         """Let a member of one of the clockwork's sets be due only after so long, if it is still there."""
-        seconds, micros = await self.redis.time()
-        await self.redis.zadd(index, {member: seconds * 1000 + micros // 1000 + milliseconds}, xx=True, gt=True)
+        await self.redis.zadd(index, {member: await self.now_ms() + milliseconds}, xx=True, gt=True)
 
     async def forget_member(self, member: str) -> None:
         """Take a run whose task is gone off the clockwork."""
@@ -232,6 +230,7 @@ class Clockwork(Queries):
         await self.redis.zrem(self.keys.answer_until(), member)
 
 
-def _members(members: list[bytes]) -> tuple[tuple[str, str], ...]:
+def pairs_of(members: list[bytes]) -> tuple[tuple[str, str], ...]:
+    """`(task_id, run_id)` of members of the clockwork's sets."""
     pairs = (member.decode().partition("/") for member in members)
     return tuple((task_id, run_id) for task_id, _, run_id in pairs)

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .clockwork import Clockwork
+from .clockwork import Clockwork, pairs_of
 from .record import from_ms, rfc3339
 from .records import DeliveryStatus
 
@@ -71,11 +71,8 @@ class Deliveries(Clockwork):
 
     async def due_deliveries(self) -> tuple[tuple[str, str], ...]:
         """`(task_id, run_id)` of deliveries whose next attempt is due, a page of them."""
-        seconds, micros = await self.redis.time()
-        now = seconds * 1000 + micros // 1000
-        members = await self.redis.zrangebyscore(self.keys.deliveries(), "-inf", now, start=0, num=PAGE)
-        pairs = (member.decode().partition("/") for member in members)
-        return tuple((task_id, run_id) for task_id, _, run_id in pairs)
+        now = await self.now_ms()
+        return pairs_of(await self.redis.zrangebyscore(self.keys.deliveries(), "-inf", now, start=0, num=PAGE))
 
     async def take_delivery(self, task_id: str, run_id: str, *, lease_ms: int) -> Attempt | None:
         """Take a delivery for one attempt; `None` where it is not due, or another process has it."""
@@ -119,7 +116,7 @@ class Deliveries(Clockwork):
 
     async def troubles(self) -> Troubles:
         """What of the deliveries is not as it should be."""
-        seconds, _ = await self.redis.time()
+        late = await self.now_ms() - LATE_SECONDS * 1000
         due = await self.redis.zrange(self.keys.deliveries(), 0, PAGE - 1, withscores=True)
         async with self.redis.pipeline(transaction=False) as pipe:
             pipe.zcard(self.keys.undelivered())
@@ -127,6 +124,5 @@ class Deliveries(Clockwork):
                 pipe.hmget(self.keys.delivery(member.decode().partition("/")[2]), "tries", "error")
             given_up, *rows = await pipe.execute()
         errors = [error.decode() for _, error in rows if error]
-        late = (seconds - LATE_SECONDS) * 1000
         waiting = sum(at < late and tries == b"0" for (_, at), (tries, _) in zip(due, rows, strict=True))
         return Troubles(given_up, len(errors), errors[-1] if errors else "", waiting)

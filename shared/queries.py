@@ -33,6 +33,11 @@ class Queries:
         self.redis: Any = redis  # redis-py types replies as bytes or str; ours are bytes
         self.keys = Keys(namespace)
 
+    async def now_ms(self) -> int:
+        """Unix ms on the Redis clock, the one by which all moments in records are."""
+        seconds, micros = await self.redis.time()
+        return int(seconds * 1000 + micros // 1000)
+
     async def get(self, task_id: str) -> Task:
         """The task with its runs and its result; `UnknownTask` where there is none."""
         async with self.redis.pipeline(transaction=True) as pipe:

@@ -20,8 +20,7 @@ class Removal(Clockwork):
 
     async def old_trees(self, *, older_than_ms: int) -> tuple[str, ...]:
         """Roots of trees in which nothing happened for so long, as far as anyone looked; the oldest first."""
-        seconds, micros = await self.redis.time()
-        before = seconds * 1000 + micros // 1000 - older_than_ms
+        before = await self.now_ms() - older_than_ms
         roots = await self.redis.zrangebyscore(self.keys.trees(), "-inf", before, start=0, num=PAGE)
         return tuple(root.decode() for root in roots)
 

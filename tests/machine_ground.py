@@ -353,7 +353,8 @@ class Ground(RuleBasedStateMachine):
     def cancel(self, task: Task, *, keep: bool, tell: bool = True) -> None:
         expected = self.model.cancel(task, keep=keep, tell=tell)
         with self.unchanged(when=expected != "cancelled" and keep):
-            answer = self.go(self.store.cancel(task.name, keep_children=keep, tell_parent=tell))
+            by = task.parent.name if task.parent and not tell else None
+            answer = self.go(self.store.cancel(task.name, keep_children=keep, by=by))
         assert (answer.outcome, answer.status) == (expected, task.state[0])
         self.woken(answer.bells)
 

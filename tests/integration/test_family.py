@@ -261,7 +261,7 @@ async def test_a_parent_hears_of_a_cancel_by_someone_else_and_not_of_its_own(tre
     assert [bell.task_id for bell in answer.bells] == ["p"]
     held = await tree.claim("p")
     assert [(note.task_id, note.status) for note in held.notifications] == [("c1", Status.CANCELLED)]
-    assert (await tree.store.cancel("c2", tell_parent=False)).bells == ()
+    assert (await tree.store.cancel("c2", by="p")).bells == ()
     await tree.settle("p", held.claim)
     assert (await tree.state("p"), (await tree.store.peek("p")).seq) == (Status.SUCCESS, 1)
 
@@ -269,7 +269,7 @@ async def test_a_parent_hears_of_a_cancel_by_someone_else_and_not_of_its_own(tre
 async def test_a_resting_parent_hears_even_of_a_cancel_of_its_own(tree):
     """A run that was replaced meanwhile cancels the child for which the run after it made the task rest."""
     await tree.resting_parent("c")
-    answer = await tree.store.cancel("c", tell_parent=False)
+    answer = await tree.store.cancel("c", by="p")
     assert [bell.task_id for bell in answer.bells] == ["p"]
     await tree.run("p")
     assert await tree.state("p") == Status.SUCCESS
