@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from ..shared.config import Config
-from ..shared.errors import OutriderError
+from ..shared.errors import BadInput, OutriderError
 from ..shared.settings import Settings
 from ..shared.statuses import Strategy
+from ..shared.webhooks import check_url
 from .submit import FORK, ISOLATED
 
 
@@ -75,6 +76,13 @@ def _subagent(name: str, given: Any, description: str) -> Subagent:
         if key not in known:
             raise OutriderError(f"BackgroundSubagents: {name}: unknown setting {key!r} (known: {', '.join(known)})")
     made = Subagent(name, **{"description": description, **settings})
+    if not isinstance(made.notify_parent, bool):
+        raise OutriderError(f"BackgroundSubagents: {name}: notify_parent {made.notify_parent!r} must be True or False")
+    if made.webhook is not None:
+        try:
+            check_url(made.webhook)
+        except BadInput as error:
+            raise OutriderError(f"BackgroundSubagents: {name}: {error}") from None
     if made.mode not in {ISOLATED, FORK}:
         raise OutriderError(f"BackgroundSubagents: {name}: mode {made.mode!r} must be {ISOLATED!r} or {FORK!r}")
     if made.update_strategy not in set(Strategy):

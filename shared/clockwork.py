@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .context import Claim
-from .limits import MAX_PENDING
+from .limits import MAX_PENDING, Usage
 from .queries import Queries
 from .scripts import Scripts
 from .transitions import Due, Facts
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from .bells import Bell
-    from .limits import Usage
     from .records import Fault, Run
 
 Events: TypeAlias = "Sequence[tuple[str, dict[str, Any]]]"
@@ -166,19 +165,17 @@ class Clockwork(Queries):
 
         `False`: the run was not cancelled, or under a later claim; with `only_expired` also where its lease is good.
         """
-        reply = await self._scripts(
-            "stopped",
-            self._task_keys(facts, claim.run_id),
-            [
-                claim.task_id,
-                claim.run_id,
-                claim.epoch,
-                claim.token,
-                int(only_expired),
-                usage.model_dump_json() if usage else "",
-            ],
-        )
-        return bool(reply[0] == b"stopped")
+        used, late = usage.model_dump_json() if usage else "", ("", "")
+        while True:
+            status, *rest = await self._scripts(
+                "stopped",
+                self._task_keys(facts, claim.run_id),
+                [claim.task_id, claim.run_id, claim.epoch, claim.token, int(only_expired), used, *late],
+            )
+            if status != b"late" or usage is None:
+                return bool(status == b"stopped")
+            noted, others = (Usage.model_validate_json(text or b"{}") for text in rest)
+            late = rest[1].decode(), others.plus(usage.minus(noted)).model_dump_json()
 
     async def sweep(self, *, lease_ms: int, every_ms: float = 0) -> Due:
         """Which leases ran out, which bells are overdue and which questions expired, a page of each.

@@ -96,16 +96,24 @@ class Usage(Record):
 
     def plus(self, other: Usage) -> Usage:
         """The sum of both, model by model."""
+        return self.plus_times(other, 1)
+
+    def minus(self, other: Usage) -> Usage:
+        """What is here beyond the other, model by model."""
+        return self.plus_times(other, -1)
+
+    def plus_times(self, other: Usage, times: int) -> Usage:
+        """The sum with so many times the other."""
         by_model = {name: dict(counts) for name, counts in self.by_model.items()}
         for name, counts in other.by_model.items():
             mine = by_model.setdefault(name, {})
             for key, count in counts.items():
-                mine[key] = mine.get(key, 0) + count
+                mine[key] = mine.get(key, 0) + times * count
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            total_tokens=self.total_tokens + other.total_tokens,
-            turns=self.turns + other.turns,
+            input_tokens=self.input_tokens + times * other.input_tokens,
+            output_tokens=self.output_tokens + times * other.output_tokens,
+            total_tokens=self.total_tokens + times * other.total_tokens,
+            turns=self.turns + times * other.turns,
             by_model=by_model,
-            grader=(self.grader or Usage()).plus(other.grader) if other.grader else self.grader,
+            grader=(self.grader or Usage()).plus_times(other.grader, times) if other.grader else self.grader,
         )

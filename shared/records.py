@@ -59,6 +59,14 @@ def _fault(fields: Hash) -> Fault | None:
     return Fault(type=kind, message=_text(fields, "error_message") or "") if kind else None
 
 
+def _used(fields: Hash) -> dict[str, Any]:
+    usage, late = _loaded(fields, "usage", {}), _loaded(fields, "usage_late")
+    if late is None:
+        return {"usage": usage}
+    noted = Usage.model_validate(usage)
+    return {"usage": noted.plus(Usage.model_validate(late)), "usage_noted": noted}
+
+
 def _asked(interrupts: list[dict[str, Any]], fields: Hash) -> list[dict[str, Any]]:
     still_open = (_text(fields, "asks") or "").split()
     return [interrupt for interrupt in interrupts if interrupt["id"] in still_open]
@@ -194,6 +202,8 @@ class Task(Record):
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
+    #: `usage` without what overtaken runs used after they were; `None`: there is none of that
+    usage_noted: Usage | None = Field(default=None, exclude=True)
     usage_before: Usage = Field(default=Usage(), exclude=True)  #: what its last submit, update or wake found used
     grading_run_id: str | None = Field(default=None, exclude=True)  #: first grade run since the task began its work
     working_ms: int = Field(default=0, exclude=True)  #: working time of its ended runs and attempts since then
@@ -203,6 +213,11 @@ class Task(Record):
         """Hold a status and its phase together."""
         if self.phase not in PHASES.get(self.status, {None}):
             raise ValueError(f"task {self.task_id}: status {self.status} cannot have phase {self.phase}")
+
+    @property
+    def usage_counted(self) -> Usage:
+        """What its next run begins with, and limits count on from."""
+        return self.usage_noted or self.usage
 
     @property
     def settled(self) -> bool:
@@ -244,7 +259,7 @@ class Task(Record):
             rubric=_loaded(large, "rubric"),
             grade=_loaded(fields, "grade"),
             limits=_loaded(fields, "limits", {}),
-            usage=_loaded(fields, "usage", {}),
+            **_used(fields),
             metadata=_loaded(fields, "metadata", {}),
             webhook=_text(fields, "webhook"),
             follow_ups=_number(fields, "follow_ups"),

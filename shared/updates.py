@@ -69,6 +69,7 @@ class Updates(Clockwork):
                     *_fence(facts, claim),
                     rubric.model_dump_json() if rubric else "",
                     grade_queue or "",
+                    int(key is not None),
                 ],
             )
             match reply[0]:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,7 @@ class Receiver:
 
     def __init__(self, answers=lambda _id, _number: 204):
         self.answers, self.came, self.accepted = answers, {}, set()
+        self.asked_for = []  #: names that TLS was asked for
         self._changed = threading.Condition()
 
     def take(self, path, headers, body):
@@ -45,8 +47,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving(**how):
-    """Serve one, with its URL in `url`."""
+def receiving(certificate=None, host="127.0.0.1", **how):
+    """Serve one, with its URL in `url`; with the files of a certificate and its key over TLS."""
     receiver = Receiver(**how)
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +79,12 @@ def receiving(**how):
         request_queue_size = 128
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        receiver.url = f"http://127.0.0.1:{server.server_port}/hook?key=s"
+        if certificate:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(*certificate)
+            tls.sni_callback = lambda _socket, name, _context: receiver.asked_for.append(name)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        receiver.url = f"{'https' if certificate else 'http'}://{host}:{server.server_port}/hook?key=s"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield receiver
         server.shutdown()

@@ -187,8 +187,8 @@ def _redis_program():
         return None
 
 
-def make_certificates(folder):
-    """A certificate authority, and a certificate of it for 127.0.0.1 with its key: their files."""
+def make_certificates(folder, host="127.0.0.1"):
+    """A certificate authority, and a certificate of it for an address or a name with its key: their files."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -210,12 +210,15 @@ def make_certificates(folder):
             .public_bytes(serialization.Encoding.PEM)
         )
 
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    try:
+        subject = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        subject = x509.DNSName(host)
     files = [Path(folder, f) for f in ("ca.pem", "server.pem", "server.key")]
     files[0].write_bytes(
         sign("outrider tests", authority.public_key(), x509.BasicConstraints(ca=True, path_length=None))
     )
-    files[1].write_bytes(sign("127.0.0.1", key.public_key(), address))
+    files[1].write_bytes(sign(host, key.public_key(), x509.SubjectAlternativeName([subject])))
     files[2].write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

@@ -165,7 +165,7 @@ class WorkerProcess:
                 self.process.wait()
         self._reader.join()
         self.process.stdout.close()
-        print(*self.lines, sep="\n")  # pytest shows it with a test that failed
+        sys.stdout.writelines(f"{line}\n" for line in self.lines)  # pytest shows it with a test that failed
 
     async def says(self, text):
         """Return when a line of its output has this text."""

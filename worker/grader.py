@@ -46,7 +46,7 @@ class GradeActivation(Activation):
     @property
     def usage(self) -> Usage:
         """What the models of the whole task consumed, its graders' apart."""
-        return self._task.usage.model_copy(update={"grader": self._meter.usage})
+        return self._task.usage_counted.model_copy(update={"grader": self._meter.usage})
 
     async def ended(self) -> Ended:
         """Grade the work, and tell what came of it."""
@@ -109,11 +109,12 @@ class GradeActivation(Activation):
 
 def _by_itself(task: Task) -> Task:
     """The task as a grade run's limits see it: nothing is used yet but by its graders."""
-    limits, used = task.limits, task.usage.grader or Usage()
+    limits, used = task.limits, task.usage_counted.grader or Usage()
     own = Limits(
         timeout_seconds=limits.timeout_seconds or GRADER_SECONDS,
         max_turns=limits.max_turns or GRADER_TURNS,
         max_tokens=limits.max_tokens,
         max_output_tokens=limits.max_output_tokens,
     )
-    return task.model_copy(update={"limits": own, "usage": used, "usage_before": used, "working_ms": 0})
+    counted = {"usage": used, "usage_noted": None, "usage_before": used, "working_ms": 0}
+    return task.model_copy(update={"limits": own, **counted})

@@ -66,7 +66,7 @@ class Meter(BaseCallbackHandler):
     @property
     def usage(self) -> Usage:
         """Of the whole task, earlier runs included."""
-        return self._task.usage.plus(self._used)
+        return self._task.usage_counted.plus(self._used)
 
     def on_chat_model_start(
         self,

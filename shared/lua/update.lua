@@ -8,20 +8,41 @@
 --       ring_again_ms  id for the new run
 --       which ancestor's run updates (1 = root, '' = none does), its run_id, epoch, token
 --       rubric ('' = leave)  queue of the task's grade runs ('' = none)
+--       whether the id is the caller's own key ('1': it is known as long as the task is; '0': for the next updates)
 -- Returns {'started', its run, what its bell needs, questions dropped, run overtaken}, {'queued'}, {'active'} where
 --         nothing else was asked for, {'moved'} where the task stands otherwise by now, {'stale'} where the run that
 --         updates has lost its claim, or {'unknown'}
 local task_id, last_run, seen, how, input, update_id, ring_again_ms, run_id, by, by_run, by_epoch, by_token, rubric,
-  grade_queue = unpack(ARGV, 1, 14)
+  grade_queue, keyed = unpack(ARGV, 1, 15)
 local FOLLOW_UPS, CONTROL = KEYS[30], KEYS[31]
-local mark = 'update:' .. update_id
-local task = redis.call('HMGET', TASK, 'status', 'phase', mark, 'run_id')
+local KEPT = 32 -- a reply that was lost is asked for again at once
+
+-- The run that this update started ('' where it waits), if it came before.
+local function came_before()
+  if keyed == '1' then return redis.call('HGET', LARGE, 'update:' .. update_id) end
+  for id, run in string.gmatch(redis.call('HGET', LARGE, 'updates') or '', '(%S+)=(%S*)') do
+    if id == update_id then return run end
+  end
+end
+
+local function note(run)
+  if keyed == '1' then return redis.call('HSET', LARGE, 'update:' .. update_id, run) end
+  local noted = {update_id .. '=' .. run}
+  for one in string.gmatch(redis.call('HGET', LARGE, 'updates') or '', '%S+') do
+    if #noted < KEPT then noted[#noted + 1] = one end
+  end
+  redis.call('HSET', LARGE, 'updates', table.concat(noted, ' '))
+end
+
+local task = redis.call('HMGET', TASK, 'status', 'phase')
 if not task[1] then return {'unknown'} end
 if by ~= '' and not holds(KEYS[31 + by], by_run, by_epoch, by_token) then return {'stale'} end
-if task[3] == '' then return {'queued'} end
-if task[3] then
-  local answer = redis.call('HMGET', LARGE, 'dropped', 'overtaken')
-  return {'started', task[3], bell(TASK, NEXT_RUN), answer[1] or '', answer[2] or ''}
+local made = came_before()
+if made == '' then return {'queued'} end
+if made then
+  local answer = redis.call('HMGET', LARGE, 'dropped_for', 'dropped', 'overtaken')
+  local known = answer[1] == made
+  return {'started', made, bell(TASK, NEXT_RUN), known and answer[2] or '', known and answer[3] or ''}
 end
 if task[1] .. '/' .. task[2] ~= seen or (redis.call('LINDEX', RUNS, -1) or '') ~= last_run then return {'moved'} end
 if how == 'refuse' then return {'active'} end
@@ -33,15 +54,20 @@ end
 if how == 'enqueue' then
   redis.call('RPUSH', FOLLOW_UPS, input)
   redis.call('HINCRBY', TASK, 'follow_ups', 1)
-  redis.call('HSET', TASK, mark, '')
+  note('')
   emit(EVENTS, 'task.follow_up', '', '{}')
   return {'queued'}
+end
+-- The next run begins with the usage that is noted by now; what the code of the last one still uses is told apart.
+local last = redis.call('HMGET', RUN, 'status', 'stopped_ms')
+if (last[1] == 'running' or last[1] == 'cancelled') and not last[2] then
+  redis.call('HSET', RUN, 'usage_noted', redis.call('HGET', TASK, 'usage') or '{}')
 end
 local overtaken = how == 'interrupt' and last_run or ''
 if overtaken ~= '' then
   redis.call('HINCRBY', TASK, 'epoch', 1)
   -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
-  if redis.call('HGET', RUN, 'status') == 'running' then
+  if last[1] == 'running' then
     redis.call('PUBLISH', CONTROL, last_run)
   else
     unhold(task_id, last_run)
@@ -50,7 +76,7 @@ if overtaken ~= '' then
 end
 if overtaken == '' then grade_anew(TASK) end
 local dropped = redis.call('HGET', LARGE, 'interrupts') or ''
-redis.call('HSET', LARGE, 'dropped', dropped, 'overtaken', overtaken)
-redis.call('HSET', TASK, mark, run_id)
+redis.call('HSET', LARGE, 'dropped_for', run_id, 'dropped', dropped, 'overtaken', overtaken)
+note(run_id)
 take_place(TASK, 32)
 return {'started', run_id, follow_up(last_run, run_id, input, ring_again_ms), dropped, overtaken}

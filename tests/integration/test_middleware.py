@@ -77,6 +77,8 @@ def test_subagents_are_described_by_the_caller_or_by_the_file(monkeypatch):
         ({"description": "x", "descripton": "y"}, "leaf: unknown setting 'descripton' (known: description, mode, "),
         ({"description": "x", "mode": "copy"}, "leaf: mode 'copy' must be 'isolated' or 'fork'"),
         ({"description": "x", "update_strategy": "later"}, "update_strategy 'later' must be of interrupt, enqueue"),
+        ({"description": "x", "notify_parent": "no"}, "leaf: notify_parent 'no' must be True or False"),
+        ({"description": "x", "webhook": "/hook"}, "leaf: webhook '/hook' must be a whole http:// or https:// URL"),
     ],
 )
 def test_a_setting_that_is_not_known_is_named(settings, told):

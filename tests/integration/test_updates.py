@@ -263,6 +263,40 @@ async def test_a_pending_run_is_overtaken_and_its_message_is_not_lost(tree):
     assert await tree.store.redis.exists(keys.input("t-1")) == 0
 
 
+async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothing(tree):
+    def used(turns):
+        return Usage(turns=turns, total_tokens=10 * turns, by_model={"m": {"total_tokens": 10 * turns}})
+
+    await tree.submit("t")
+    held = await tree.claim("t")
+    await tree.store.heartbeat([(held.claim, "echo")], lease_ms=LEASE_MS, used={held.run.run_id: used(1)})
+    await tree.store.update("t", text("rather this"), INTERRUPT)
+    second = await tree.claim("t")
+    assert second.task.usage_counted == second.task.usage_before == used(1)
+    await tree.store.update("t", text("or this"), INTERRUPT)
+    third = await tree.claim("t")
+    # Each in its own time, and again where the reply was lost.
+    for claim, turns in ((second.claim, 6), (held.claim, 3), (held.claim, 3), (second.claim, 6)):
+        assert await tree.store.stopped(tree.facts("t"), claim, used(turns))
+    task = await tree.store.peek("t")
+    assert (task.usage, task.usage_counted) == (used(8), used(1))
+    await tree.settle("t", third.claim, replace(DONE, usage=used(3)))
+    assert (await tree.store.get("t")).usage == used(10)
+    await tree.store.update("t", text("more"))
+    assert (await tree.claim("t")).task.usage_counted == used(3)
+
+
+async def test_a_cancelled_run_that_stops_after_the_next_began_counts_too(tree):
+    await tree.submit("t")
+    held = await tree.claim("t")
+    await tree.store.cancel("t")
+    await tree.store.update("t", text("all the same"))
+    assert await tree.store.stopped(tree.facts("t"), held.claim, Usage(turns=2, grader=Usage(turns=1)))
+    await tree.run("t", USED)
+    usage = (await tree.store.get("t")).usage
+    assert (usage.turns, usage.grader.turns) == (5, 1)
+
+
 # Follow-ups
 
 
@@ -406,6 +440,31 @@ async def test_the_same_key_gives_a_message_once(tree, strategy):
     task = await tree.store.get("t")
     assert len(task.runs) + task.follow_ups == 2
     assert held.run.run_id == task.runs[0].run_id
+
+
+async def test_a_record_does_not_grow_with_each_message(tree):
+    await tree.submit("t")
+    held = await tree.claim("t")
+    keys = tree.store.keys
+    sizes = []
+    for number in range(100):
+        await tree.store.update("t", text("one more"), ENQUEUE)
+        if number in {50, 98}:
+            fields = [await tree.store.redis.hgetall(key) for key in (keys.task("t"), keys.large("t"))]
+            sizes.append([sum(map(len, (*one, *one.values()))) for one in fields])
+    assert sizes[0] == sizes[1]
+    await tree.store.cancel("t")
+    assert await tree.store.stopped(tree.facts("t"), held.claim)
+
+
+async def test_a_call_that_comes_again_late_tells_nothing_of_later_ones(tree):
+    await tree.submit("t")
+    await tree.run("t")
+    first = await tree.store.update("t", text("one"), key="k")
+    await tree.run("t", QUESTION)
+    assert (await tree.store.update("t", text("two"))).dropped
+    again = await tree.store.update("t", text("one"), key="k")
+    assert (again.run_id, again.dropped, again.overtaken) == (first.run_id, (), None)
 
 
 async def test_an_update_of_a_run_that_lost_its_claim_is_refused(tree):

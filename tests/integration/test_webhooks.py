@@ -6,12 +6,16 @@ import random
 
 import pytest
 
+import puppets
 from outrider import Outrider
 from outrider.orchestrator.doctor import examine
 from outrider.shared.errors import BadInput, IdempotencyConflict
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
+from outrider.worker.deliverer import Deliverer
+from puppets import started
 from receivers import SECRET, receiving
+from servers import make_certificates
 from workers import AGENTS, WorkerProcess
 
 QUICK = {"OUTRIDER_LEASE_SECONDS": "3", "OUTRIDER_HEARTBEAT_SECONDS": "0.5", "OUTRIDER_SWEEP_SECONDS": "1"}
@@ -35,11 +39,11 @@ def worker(redis_url, namespace, *args, **env):
     return WorkerProcess(redis_url, namespace, *args, **ALLOWED | env)
 
 
-async def delivery(o, task_id, status):
-    """The delivery of a task's last run, when it has this status."""
+async def delivery(o, task_id, status, *, tried=False):
+    """The delivery of a task's last run, when it has this status, and was tried where that is asked for."""
     while True:
         run = (await o.get(task_id)).runs[-1]
-        if run.delivery and run.delivery.status == status:
+        if run.delivery and run.delivery.status == status and (run.delivery.updated_at or not tried):
             return run.delivery
 
 
@@ -123,6 +127,66 @@ async def test_a_host_that_is_no_name_is_an_attempt_that_failed(o, redis_url, na
         assert (told.tries >= 1, told.error) == (True, "UnicodeError")
         await o.submit("chat", "hello", webhook=receiver.url)
         await asyncio.to_thread(receiver.await_accepted, 1)
+
+
+@pytest.fixture
+def called_by_name(monkeypatch):
+    """Give `hook.example` the address of this machine; the list of what was looked up."""
+    looked_up = []
+
+    def resolve(host, port):
+        looked_up.append((host, port))
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr("outrider.worker.deliverer.resolve", resolve)
+    return looked_up
+
+
+async def test_over_tls_a_receiver_proves_its_name_at_the_address_that_was_checked(
+    o, tmp_path, monkeypatch, called_by_name
+):
+    pytest.importorskip("cryptography", reason="cryptography makes this test's certificates")
+    authorities, told = b"", {}
+    # The third is of an authority that nobody knows.
+    for at, name in enumerate(("hook.example", "127.0.0.1", "hook.example")):
+        (folder := tmp_path / f"{at}").mkdir()
+        authority, *certificate = make_certificates(folder, name)
+        authorities += authority.read_bytes() if at < 2 else b""
+        told[at] = certificate
+    (tmp_path / "known.pem").write_bytes(authorities)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "known.pem"))
+    deliverer = Deliverer(o.settings, o._store)
+    delivering = asyncio.create_task(deliverer.run())
+    for at, certificate in told.items():
+        with receiving(certificate, host="hook.example") as receiver:
+            task = await o.submit("chat", "hello", webhook=receiver.url)
+            await o.cancel(task.task_id)
+            deliverer.look()
+            made = await delivery(o, task.task_id, "delivered" if at == 0 else "pending", tried=True)
+        port = int(receiver.url.rpartition(":")[2].partition("/")[0])
+        assert ("hook.example", port) in called_by_name
+        assert set(receiver.asked_for) == {"hook.example"}
+        if at == 0:
+            ((_, _, headers),) = receiver.came[made.id]
+            assert headers["host"] == f"hook.example:{port}"
+        else:
+            assert (made.error, receiver.came) == ("ConnectError", {})
+    delivering.cancel()
+
+
+async def test_a_subagent_s_own_webhook_is_told_of_the_tasks_that_its_parent_starts(redis_url, namespace):
+    with receiving() as receiver:
+        hook = {**ALLOWED, "TEST_WEBHOOK": receiver.url}
+        with puppets.worker(redis_url, namespace, **hook) as process:
+            await process.says("ready")
+            async with puppets.site(redis_url, namespace) as site:
+                parent = await site.parent("teller")
+                await site.read(parent)
+                await site.let_call(parent, started("now"))
+                await asyncio.to_thread(receiver.await_accepted, 1)
+                (child,) = await site.children(parent)
+                assert [receiver.facts(came)["data"]["task_id"] for came in receiver.came] == [child]
+                assert (await site.o.get(parent)).webhook is None
 
 
 async def test_a_cancel_is_told_and_a_wait_for_a_person_is_not(o, redis_url, namespace):

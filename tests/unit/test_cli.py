@@ -255,6 +255,23 @@ def test_submit_options_reach_the_record(outrider, tmp_path):
     assert (task["title"], task["runs"][0]["queue"]) == ("A title", "fast")
 
 
+def test_submit_takes_a_webhook_or_says_what_is_wrong_with_it(outrider, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_WEBHOOK_SECRET", "sixteen bytes or more")
+    hook = "http://127.0.0.1:9/hook?key=secret"
+    for url, told in {"/hook": "must be a whole http:// or https:// URL", hook: "private, loopback"}.items():
+        ran = outrider("submit", "agent", "Do it.", "--webhook", url)
+        assert (ran.code, ran.out) == (2, "")
+        assert told in ran.err
+    assert outrider("list", "--json").json["tasks"] == []
+    monkeypatch.setenv("OUTRIDER_WEBHOOK_ALLOW_PRIVATE", "true")
+    [task_id] = outrider("submit", "agent", "Do it.", "--webhook", hook).lines
+    assert outrider("show", task_id, "--json").json["webhook"] == "http://127.0.0.1:9/hook?***"
+    assert "webhook\thttp://127.0.0.1:9/hook?***" in outrider("show", task_id).lines
+    assert outrider("cancel", task_id).code == 0
+    [delivery] = [line for line in outrider("show", task_id).lines if line.startswith("delivery\t")]
+    assert delivery.startswith("delivery\tpending after 0 tries")
+
+
 def test_show_tells_of_a_run_that_waits_for_another_attempt(world, outrider):
     async def met_an_error(store, bell):
         facts = Facts(bell.task_id, "agent")

@@ -32,7 +32,8 @@ HOSTILE = {
     "words": "word " * 9000,
 }
 texts = st.lists(st.one_of(st.sampled_from(sorted(HOSTILE)), st.text(max_size=20)), max_size=3)
-endings = st.sampled_from([Status.SUCCESS, Status.ERROR, Status.TIMEOUT, Status.CANCELLED])
+endings = st.sampled_from([Status.SUCCESS, Status.ERROR, Status.TIMEOUT, Status.CANCELLED, Status.WAITING])
+WHOLE = {Status.SUCCESS: "result", Status.WAITING: "question"}
 FIELDS = ("task-id", "agent-name", "status", "title", "open-tasks")
 
 
@@ -67,17 +68,15 @@ def test_whatever_stands_in_a_field_it_is_one_block_within_the_bound(names, stat
         assert len(text) <= LIMIT
         before, fields, after = parsed(text, "task-notification", "task-notification")
         assert before == f"{HEADER}\n"
-        body = "result" if status is Status.SUCCESS else "error"
+        body = WHOLE.get(status, "error")
         assert list(fields) == [*FIELDS, body]
         assert (fields["status"], fields["open-tasks"]) == (status.value, str(left))
         assert after.startswith(" ")
         assert "\n" not in after
-        if status is Status.SUCCESS:
-            whole, shown = clean(result), html.unescape(fields["result"])
+        if status in WHOLE:
+            whole, shown = clean(result), html.unescape(fields[body])
             assert shown == whole or whole.startswith(shown.rpartition("… (cut at character ")[0])
-            assert (shown == whole) == (
-                len(html.escape(whole, quote=False)) <= LIMIT - len(text) + len(fields["result"])
-            )
+            assert (shown == whole) == (len(html.escape(whole, quote=False)) <= LIMIT - len(text) + len(fields[body]))
 
 
 def test_a_text_is_recovered_by_one_unescape_and_an_entity_in_it_stays_one():
@@ -211,7 +210,20 @@ def test_a_question_is_a_persons_to_answer():
     asks = task(status=Status.WAITING, phase=Phase.ASKING, interrupts=(Interrupt(id="i", value="</question> go on?"),))
     text = report(asks)
     assert text.endswith(FOR_A_PERSON)
-    assert '<question>["&lt;/question&gt; go on?"]</question>' in text
+    assert '<question>[{"id": "i", "value": "&lt;/question&gt; go on?"}]</question>' in text
+
+
+def test_a_long_question_is_read_on_where_its_notification_was_cut():
+    asked = (Interrupt(id="i", value=HOSTILE["words"] * 2), Interrupt(id="k", value={"type": "text", "text": "and?"}))
+    asks = task(status=Status.WAITING, phase=Phase.ASKING, interrupts=asked)
+    whole = json.dumps([one.to_json() for one in asked])
+    note = noted(status=Status.WAITING, result=json.loads(whole))
+    cut = re.search(
+        r"<question>(?s:(.*))… \(cut at .* with offset=(\d+) reads on\)</question>", render(note, tools=True)
+    )
+    rest = re.search(r"<question>(.*)</question>", report(asks, int(cut[2])))
+    assert html.unescape(cut[1] + rest[1]) == whole
+    assert "`outrider show t` has all of it" in render(note, tools=False)
 
 
 def test_what_an_agent_said_before_it_rested_or_was_cancelled_is_no_result():

@@ -211,6 +211,8 @@ bare = create_agent(Puppet(), tools=TOOLS)
 patient = create_agent(
     Puppet(), middleware=[Slow({"leaf": {"description": "finds one thing", "update_strategy": "enqueue"}})]
 )
+TOLD = {"description": "finds one thing", "webhook": os.environ.get("TEST_WEBHOOK")}
+teller = create_agent(Puppet(), middleware=[BackgroundSubagents({"leaf": TOLD})])
 swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 swift_deep = create_deep_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 
