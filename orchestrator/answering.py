@@ -1,13 +1,18 @@
-"""Answers to what tasks ask: checked here, before anything is written."""
+"""An answer to what a task asks: it is checked before anything is written."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..shared.errors import UnknownTask
+from ..shared.ids import check_id
 from ..shared.record import Record
-from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
-from .jsonable import json_value
-from .submit import check_size
+from ..shared.statuses import Status
+from .jsonable import json_value, replaced
+from .run_input import check_size
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
 class Answered(Record):
@@ -22,9 +27,32 @@ class Answered(Record):
     notes: tuple[str, ...] = ()  #: what was replaced, or could not be done at once
 
 
-def check_answer(value: Any, max_bytes: int) -> tuple[Any, list[str]]:
+async def answer(session: Session, task_id: str, value: Any, interrupt: str | None) -> Answered:
+    """Do what `Outrider.answer` does."""
+    check_id(task_id)
+    given, notes = _check(value, session.settings.max_input_bytes)
+    named = None if interrupt is None else check_id(interrupt, "interrupt")
+    store = session.store
+    with session.reachable():
+        facts = await store.facts(task_id)
+        if facts is None:
+            raise UnknownTask(task_id)
+        event_id = await store.last_event_id(task_id)
+        answered = await store.answer(facts, given, interrupt=named)
+    return Answered(
+        task_id=task_id,
+        interrupt=answered.interrupt,
+        open=answered.open,
+        run_id=answered.run_id,
+        status=Status.WAITING if answered.open else Status.PENDING,
+        event_id=event_id,
+        notes=(*notes, *await session.ring(*answered.bells)),
+    )
+
+
+def _check(value: Any, max_bytes: int) -> tuple[Any, list[str]]:
     """Return what the agent will get, and notes; `BadInput` where JSON cannot hold it, or it is too large."""
     changed: list[str] = []
-    answer = json_value(value, "answer", changed)
-    check_size(max_bytes, answer=answer)
-    return answer, [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in changed]
+    safe = json_value(value, "answer", changed)
+    check_size(max_bytes, answer=safe)
+    return safe, replaced(changed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..shared.ids import check_id
 from ..shared.record import Moment, Record
 from ..shared.transitions import Facts
 
 if TYPE_CHECKING:
     from ..shared.filestore import RedisStore
-    from ..shared.records import Task
+    from .session import Session
 
 LISTED = 1000  #: files that are listed at most
 
@@ -29,10 +30,20 @@ class Files(Record):
     more: bool = False  #: whether there are others
 
 
-async def files_of(store: RedisStore, task: Task) -> Files:
-    """The files of a task's tree, and whether there are more than are listed."""
+def file_store(session: Session) -> RedisStore:
+    """Return what `Outrider.store` is."""
+    from ..shared.filestore import RedisStore  # noqa: PLC0415 LangGraph takes its time to import
+
+    return RedisStore(session.store.redis, session.store.keys)
+
+
+async def files_of(session: Session, task_id: str) -> Files:
+    """Do what `Outrider.files` does."""
     from ..shared.trees import tree_namespace  # noqa: PLC0415 LangGraph takes its time to import
 
-    entries = await store.aentries(tree_namespace(Facts.of(task).root_id), LISTED + 1)
+    check_id(task_id)
+    with session.reachable():
+        root_id = Facts.of(await session.store.peek(task_id)).root_id
+        entries = await file_store(session).aentries(tree_namespace(root_id), LISTED + 1)
     files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
     return Files(files=files, more=len(entries) > LISTED)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..shared.context import running
 from ..shared.ids import is_id
 from ..shared.on_loop import wait_on
-from .client import Outrider
+from ..shared.settings import Settings
+from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +27,8 @@ PARENT = "outrider_parent"
 class Home:
     """What a parent's tools work with."""
 
-    client: Outrider
-    loop: asyncio.AbstractEventLoop  #: on which the client works
+    session: Session
+    loop: asyncio.AbstractEventLoop  #: on which the session is used
     parent: Task | None  #: the running task; `None` in a process of the user's own
     context: dict[str, Any] | None = None  #: of the parent's runs, and so of its children's
     configurable: dict[str, Any] | None = None
@@ -41,17 +42,18 @@ class Home:
 
 
 def home() -> Home:
-    """Where this code runs. In a process of the user's own, a client with the settings of the environment."""
+    """Where this code runs. In a process of the user's own, a session with the settings of the environment."""
     run = running.get()
-    return _own() if run is None else Home(Outrider.inside(run), run.loop, run.task, run.context, run.configurable)
+    return _own() if run is None else Home(Session.inside(run), run.loop, run.task, run.context, run.configurable)
 
 
 @cache
 def _own() -> Home:
     # One thread for the whole process, so that code on any loop, or on none, has the same connections.
-    client, loop = Outrider(), asyncio.new_event_loop()
+    session, loop = Session(Settings.load()), asyncio.new_event_loop()
     threading.Thread(target=_serve, args=(loop,), name="outrider", daemon=True).start()
-    return Home(wait_on(loop, client.__aenter__()), loop, None)
+    wait_on(loop, session.open())
+    return Home(session, loop, None)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

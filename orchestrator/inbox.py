@@ -9,30 +9,28 @@ from typing import TYPE_CHECKING
 
 from ..shared.connections import reachable
 from ..shared.errors import InboxLost, OutriderError, RedisUnreachable
-from ..shared.ids import new_token
+from ..shared.ids import check_id, new_token
 from ..shared.outside import Busy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
     from ..shared.notes import Notification
     from ..shared.outside import Outside, Read
     from ..shared.settings import Settings
-    from .waiting import Watch
+    from .session import Session
 
 
-async def notes(
-    parent_id: str, store: Outside, open_watch: Callable[[], Watch], settings: Settings
-) -> AsyncGenerator[Notification, None]:
+async def notes(session: Session, parent_id: str) -> AsyncGenerator[Notification, None]:
     """The notifications of a parent, oldest first, also those to come; each is dealt with when the next is asked for.
 
     Ends when the parent was cancelled and all is read. While another reader has the inbox, it waits for that one's end.
     """
-    async with open_watch() as watch:
+    async with session.watch() as watch:
         # Whatever comes after this event wakes a read that found nothing.
-        with reachable(settings):
-            after = await store.last_event_id(parent_id)
-        lease = Lease(parent_id, store, settings)
+        with session.reachable():
+            after = await session.store.last_event_id(parent_id)
+        lease = Lease(parent_id, session.store, session.settings)
         try:
             while True:
                 read = await watch.patiently(lease.read)
@@ -48,6 +46,13 @@ async def notes(
                     lease.done = note.seq
         finally:
             await lease.leave()
+
+
+async def unread(session: Session, parent_id: str, *, saved: int, after: int) -> tuple[Notification, ...]:
+    """What came after a number, a page of it, without a lease; all up to `saved` is dealt with."""
+    check_id(parent_id, "parent")
+    with session.reachable():
+        return await session.store.unread(parent_id, saved=saved, after=after)
 
 
 @dataclass(slots=True)

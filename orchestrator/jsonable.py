@@ -51,6 +51,11 @@ def cleaned(text: str, where: str, changed: list[str]) -> str:
     return safe
 
 
+def replaced(places: list[str]) -> list[str]:
+    """What an answer says of the places where text was cleaned."""
+    return [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in places]
+
+
 def size(*values: Any) -> int:
     """Bytes of the values as JSON text in UTF-8; text on its own counts as it is."""
     texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values)

@@ -15,34 +15,42 @@ if TYPE_CHECKING:
     from ..shared.listings import Page
     from ..shared.queries import Queries
     from ..shared.records import Task
+    from .session import Session
 
 MAX_PAGE = 1000  #: tasks that one `list` gives at most
 
 
 async def page(
-    store: Queries,
+    session: Session,
     *,
-    status: Status | str | Collection[Status | str],
-    agent: str | None,
-    parent: str | None,
+    status: Status | str | Collection[Status | str] = (),
+    agent: str | None = None,
+    parent: str | None = None,
     limit: Any,
-    before: str | None,
+    before: str | None = None,
 ) -> Page:
-    """A page of tasks, as `Outrider.list` gives it."""
+    """Do what `Outrider.list` does."""
     statuses = _statuses(status)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MAX_PAGE:
         raise BadInput(f"limit {shorten(repr(limit))} must be a whole number from 0 to {MAX_PAGE}")
     if agent is not None and not is_name(agent):
         raise BadInput(f"agent {shorten(repr(agent))} is no agent's name")
-    if parent is not None:
-        await store.peek(check_id(parent, "parent"))
-    return await store.list(statuses=statuses, agent=agent, parent_id=parent, limit=limit, before=before)
+    with session.reachable():
+        if parent is not None:
+            await session.store.peek(check_id(parent, "parent"))
+        return await session.store.list(statuses=statuses, agent=agent, parent_id=parent, limit=limit, before=before)
 
 
-async def tree_of(store: Queries, task: Task) -> Tree:
-    """The task and all its descendants, children oldest first, without results and runs."""
+async def tree(session: Session, task_id: str) -> Tree:
+    """Do what `Outrider.tree` does."""
+    check_id(task_id)
+    with session.reachable():
+        return await _below(session.store, await session.store.peek(task_id))
+
+
+async def _below(store: Queries, task: Task) -> Tree:
     children = [child async for child in store.children_of(task.task_id)]
-    return Tree(task=task, children=tuple([await tree_of(store, child) for child in reversed(children)]))
+    return Tree(task=task, children=tuple([await _below(store, child) for child in reversed(children)]))
 
 
 def _statuses(status: Any) -> frozenset[Status]:

@@ -25,10 +25,11 @@ from ..shared.errors import ClaimLost
 from ..shared.notifications import for_model, message
 from ..shared.on_loop import await_on, wait_on
 from . import own_news
+from .caller import AsyncTask  # noqa: TC001 LangGraph reads the hints of the state
 from .home import home
 from .subagents import Given
 from .subagents import subagents as parsed
-from .tools import AsyncTask, background_tools
+from .tools import background_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -13,6 +13,7 @@ from ..shared.errors import BadInput, RedisUnreachable, UnknownTask
 from ..shared.ids import new_id
 from ..shared.notes import CURSOR
 from ..shared.on_loop import await_on
+from . import inbox
 from .home import PARENT, home
 
 if TYPE_CHECKING:
@@ -61,5 +62,5 @@ async def _unread(parent_id: str, saved: int, after: int) -> tuple[Notification,
     """What stands in the inbox; nothing where no task was started yet, or where Redis is away: then it comes later."""
     at = home()
     with suppress(UnknownTask, BadInput, RedisUnreachable):
-        return await await_on(at.loop, at.client.unread(parent_id, saved=saved, after=after))
+        return await await_on(at.loop, inbox.unread(at.session, parent_id, saved=saved, after=after))
     return ()

@@ -1,21 +1,25 @@
-"""A message to a task that is there: everything is checked here, before anything is written."""
+"""One more message to a task that is there: it is checked before anything is written."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..shared.context import running
 from ..shared.errors import BadInput
-from ..shared.ids import shorten
+from ..shared.ids import check_id, shorten
 from ..shared.record import Record
 from ..shared.records import Interrupt  # noqa: TC001 pydantic reads it
 from ..shared.statuses import Status, Strategy
-from .submit import check_input, check_size
+from .rubrics import regrades
+from .run_input import check_input, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..shared.catalogue import Published
     from ..shared.records import Task
+    from ..shared.rubric import Rubric
+    from .rubrics import Grades
+    from .session import Session
 
 
 class Updated(Record):
@@ -30,7 +34,46 @@ class Updated(Record):
     notes: tuple[str, ...] = ()  #: what was replaced, or could not be done at once
 
 
-def check_strategy(strategy: Any) -> Strategy | None:
+async def update(
+    session: Session,
+    task_id: str,
+    text: str,
+    strategy: Strategy | str | None,
+    *,
+    state: Mapping[str, Any] | None = None,
+    rubric: Rubric | Mapping[str, Any] | str | None = None,
+    key: str | None = None,
+) -> Updated:
+    """Do what `Outrider.update` does; a second call with the same `key` is answered alike and changes nothing."""
+    check_id(task_id)
+    how, store, inside = _strategy(strategy), session.store, running.get()
+    with session.reachable():
+        task = await store.peek(task_id)
+        graded = None if rubric is None else regrades(rubric, task.agent, await session.config())
+        given, notes = await _given(session, task, text, state, graded)
+        event_id = await store.last_event_id(task_id)
+        updated = await store.update(
+            task_id,
+            given,
+            how,
+            key=key,
+            claim=inside.claim if inside and inside.claim.task_id in task.ancestors else None,
+            rubric=graded.rubric if graded else None,
+            grade_queue=graded.queue if graded else None,
+        )
+        status = (await store.peek(task_id)).status
+    return Updated(
+        task_id=task_id,
+        run_id=updated.run_id,
+        status=status,
+        overtaken=updated.overtaken,
+        dropped=updated.dropped,
+        event_id=event_id,
+        notes=(*notes, *await session.ring(*updated.bells)),
+    )
+
+
+def _strategy(strategy: Any) -> Strategy | None:
     """Return what to do about an active run; `BadInput` for what is none of that."""
     try:
         return None if strategy is None else Strategy(strategy)
@@ -38,12 +81,13 @@ def check_strategy(strategy: Any) -> Strategy | None:
         raise BadInput(f"strategy {shorten(repr(strategy))} must be of {', '.join(Strategy)}") from None
 
 
-def check_update(
-    task: Task, text: Any, state: Mapping[str, Any] | None, known: Published | None, max_bytes: int
+async def _given(
+    session: Session, task: Task, text: Any, state: Mapping[str, Any] | None, graded: Grades | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return what the run will be given, and notes; `BadInput` or `BrokenAgent` names the fault and the remedy."""
     if task.home != "worker":
         raise BadInput(f"task {task.task_id} is at home elsewhere: it gets no runs here, only notifications")
-    given, notes = check_input(task.agent, text, state, known)
-    check_size(max_bytes, **given)
+    known = (await session.catalogue()).agents.get(task.agent)
+    given, notes = check_input(task.agent, text, state, known, added=graded.state if graded else {})
+    check_size(session.settings.max_input_bytes, **given)
     return given, notes

@@ -9,23 +9,48 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..shared.connections import reachable
 from ..shared.errors import BadInput, RedisUnreachable, WaitTimeout
-from ..shared.ids import shorten
+from ..shared.ids import check_id, shorten
 from ..shared.statuses import Status
+from .reading import read_task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     import redis.asyncio
 
     from ..shared.queries import Queries
     from ..shared.records import Event, Task
     from ..shared.settings import Settings
+    from .session import Session
 
 BLOCK_MS = 10_000  #: a read that heard nothing for so long ends; then the record is looked at again
 ANSWER_SECONDS = 5  #: how much later than that the answer may come before the connection counts as dead
 PATIENCE_SECONDS = 60  #: how long a Redis that was reached once may stay away; a big file takes time to load
 RETRY_SECONDS = 0.1  #: first pause between two tries to reach it; doubles up to `RETRY_CEILING`
 RETRY_CEILING = 2.0
+
+
+async def wait(session: Session, task_id: str, timeout: float | None) -> Task:  # noqa: ASYNC109 as `Outrider.wait`
+    """Do what `Outrider.wait` does."""
+    check_id(task_id)
+    bound = check_timeout(timeout)
+    with session.reachable():
+        after = await session.store.last_event_id(task_id)
+        task = await session.store.peek(task_id)
+    async with session.watch() as watch:
+        await watch.rest(task, after, bound)
+    return await read_task(session, task_id)
+
+
+async def follow(session: Session, task_id: str, after: str) -> AsyncGenerator[Event, None]:
+    """Do what `Outrider.follow` does."""
+    check_id(task_id)
+    check_event_id(after)
+    with session.reachable():
+        task = await session.store.peek(task_id)
+    async with session.watch() as watch:
+        async for event in watch.events(task, after):
+            yield event
 
 
 class Watch:

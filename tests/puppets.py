@@ -73,7 +73,7 @@ class Site(Desk):
     """A namespace with workers: submits parents and plays their models."""
 
     def __init__(self, o, redis):
-        super().__init__(o._store, redis)
+        super().__init__(o._session.store, redis)
         self.o = o
         self._calls = 0
 

@@ -49,7 +49,7 @@ class Trees:
             )
         )
         self.outrider = Outrider(self.settings)
-        self.outrider._links = Links(self.store, lambda: redis, self._ring)
+        self.outrider._session.links = Links(self.store, lambda: redis, self._ring)
 
     async def _ring(self, bell):
         self.bells.append(bell)

@@ -11,7 +11,7 @@ from .console import complain
 from .handing import Way, hand_over
 
 if TYPE_CHECKING:
-    from ..submit import Submitted
+    from ..submitting import Submitted
 
 EPILOG = """\b
 Examples:
@@ -70,7 +70,7 @@ def submit(
         "max_children": max_children,
     }
     from ..client import Outrider
-    from ..submit import FORK, ISOLATED
+    from ..submission import FORK, ISOLATED
 
     client = Outrider()
     bound = client.settings.max_input_bytes

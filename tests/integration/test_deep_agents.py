@@ -225,7 +225,7 @@ async def test_permissions_that_a_shell_would_get_round_are_named_at_start_and_o
         async with Outrider(settings) as o:
             task = await o.wait((await o.submit("plain", "go")).task_id)
             assert (task.status, task.result) == (Status.SUCCESS, "done")
-            while not await o._store.redis.exists(o._store.keys.catalogue()):
+            while not await o._session.store.redis.exists(o._session.store.keys.catalogue()):
                 pass
             with pytest.raises(BrokenAgent, match=r"NotImplementedError: .* does not yet support permissions"):
                 await o.submit("shell", "go")

@@ -22,7 +22,7 @@ class Site(Desk):
     """A namespace with a client, and the workers that a test starts."""
 
     def __init__(self, o, redis):
-        super().__init__(o._store, redis)
+        super().__init__(o._session.store, redis)
         self.o = o
 
     def worker(self, queues, **env):

@@ -69,10 +69,10 @@ async def end(o, *results):
     """Submit children that end at once with these results."""
     for result in results:
         task = await o.submit("agent", "go", parent="mine")
-        facts = Facts.of(await o._store.peek(task.task_id))
-        claimed = await o._store.claim(facts, task.run_id, worker="w", lease_ms=30_000)
+        facts = Facts.of(await o._session.store.peek(task.task_id))
+        claimed = await o._session.store.claim(facts, task.run_id, worker="w", lease_ms=30_000)
         done = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=json.dumps(result))
-        assert await o._store.settle(facts, claimed.claim, done)
+        assert await o._session.store.settle(facts, claimed.claim, done)
 
 
 async def read(inbox, count):
@@ -128,7 +128,7 @@ async def test_a_reader_that_did_not_renew_learns_that_another_took_over(o):
     async with aclosing(o.inbox("mine")) as first, aclosing(o.inbox("mine")) as second:
         assert await read(first, 1) == ["one"]
         # As if its loop had been blocked.
-        await o._store.redis.hset(o._store.keys.task("mine"), "reader_until_ms", 1)
+        await o._session.store.redis.hset(o._session.store.keys.task("mine"), "reader_until_ms", 1)
         assert await read(second, 1) == ["one"]
         with pytest.raises(InboxLost, match="the inbox of mine has another reader now"):
             await anext(first)
@@ -142,10 +142,10 @@ async def test_a_reader_renews_its_lease_while_the_body_works(redis_url, namespa
         await end(o, "one")
         async with aclosing(o.inbox("mine")) as inbox:
             assert await read(inbox, 1) == ["one"]
-            key = o._store.keys.task("mine")
-            before = until = int(await o._store.redis.hget(key, "reader_until_ms"))
+            key = o._session.store.keys.task("mine")
+            before = until = int(await o._session.store.redis.hget(key, "reader_until_ms"))
             while until < before + 600:
-                until = int(await o._store.redis.hget(key, "reader_until_ms"))
+                until = int(await o._session.store.redis.hget(key, "reader_until_ms"))
 
 
 async def test_what_a_killed_program_did_not_deal_with_goes_to_the_next(o, redis_url, namespace, config):

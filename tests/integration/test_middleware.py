@@ -104,7 +104,7 @@ async def own_process(place, monkeypatch):
     home._own.cache_clear()
     yield
     at = home._own()
-    await await_on(at.loop, at.client.__aexit__(None, None, None))
+    await await_on(at.loop, at.session.close())
     at.loop.call_soon_threadsafe(at.loop.stop)
     home._own.cache_clear()
 

@@ -118,7 +118,7 @@ async def test_a_redirect_is_not_followed_and_a_private_address_is_not_called(o,
 
 async def test_a_host_that_is_no_name_is_an_attempt_that_failed(o, redis_url, namespace, monkeypatch):
     """Submit refuses it; one that is in the records all the same is not tried for ever."""
-    monkeypatch.setattr("outrider.orchestrator.client.check_webhook", lambda *_: None)
+    monkeypatch.setattr("outrider.orchestrator.submitting.check_webhook", lambda *_: None)
     with receiving() as receiver, worker(redis_url, namespace) as process:
         await process.says("ready")
         task = await o.submit("chat", "hello", webhook="https://a..example/hook")
@@ -155,7 +155,7 @@ async def test_over_tls_a_receiver_proves_its_name_at_the_address_that_was_check
         told[at] = certificate
     (tmp_path / "known.pem").write_bytes(authorities)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "known.pem"))
-    deliverer = Deliverer(o.settings, o._store)
+    deliverer = Deliverer(o.settings, o._session.store)
     delivering = asyncio.create_task(deliverer.run())
     for at, certificate in told.items():
         with receiving(certificate, host="hook.example") as receiver:

@@ -13,6 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from outrider.orchestrator import client as client_module
+from outrider.orchestrator import links, waiting
 from outrider.orchestrator.cli import console, main, options, watching
 from outrider.orchestrator.cli import worker as worker_verb
 from outrider.orchestrator.links import Links
@@ -69,7 +70,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setenv("OUTRIDER_NAMESPACE", "cli")
     monkeypatch.setenv("OUTRIDER_MAX_INPUT_BYTES", "1000")
     made = World()
-    monkeypatch.setattr(client_module.links, "open_links", made.links)
+    monkeypatch.setattr(links, "open_links", made.links)
     return made
 
 
@@ -699,7 +700,7 @@ def test_follow_detaches_on_ctrl_c(outrider, monkeypatch):
         raise KeyboardInterrupt
 
     blocked = asyncio.Event()
-    read = client_module.Watch._read
+    read = waiting.Watch._read
 
     async def noted(self, task_id, after, *, block):
         events = await read(self, task_id, after, block=None)
@@ -708,7 +709,7 @@ def test_follow_detaches_on_ctrl_c(outrider, monkeypatch):
             await asyncio.Event().wait()
         return events
 
-    monkeypatch.setattr(client_module.Watch, "_read", noted)
+    monkeypatch.setattr(waiting.Watch, "_read", noted)
     monkeypatch.setattr("outrider.orchestrator.cli.watching.run", interrupted)
     ran = outrider("follow", task_id)
     assert ran.code == 0

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from outrider import Limits, Outrider, OutriderError, Status
-from outrider.orchestrator import client as client_module
+from outrider.orchestrator import links
 from outrider.orchestrator.links import Links
 from outrider.shared import catalogue
 from outrider.shared.broker import BrokerUnreachable
@@ -70,7 +70,7 @@ async def outrider(fake_redis, bells, config, monkeypatch):
         store = Store(fake_redis, settings.namespace)
         return Links(store, lambda: fake_redis, bells.ring)
 
-    monkeypatch.setattr(client_module.links, "open_links", open_links)
+    monkeypatch.setattr(links, "open_links", open_links)
     settings = Settings.load(namespace="test", config=str(config), max_input_bytes=2000)
     async with Outrider(settings) as opened:
         yield opened
@@ -83,7 +83,7 @@ async def published(fake_redis):
 
 async def finish(outrider, task, result='"done"'):
     """End a task as a worker does."""
-    store = outrider._store
+    store = outrider._session.store
     facts = Facts(task.task_id, "researcher")
     claimed = await store.claim(facts, task.run_id, worker="w", lease_ms=30_000)
     ending = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=result)
@@ -127,7 +127,7 @@ async def test_defaults_come_from_the_configuration_and_the_caller_wins(outrider
 
 async def test_the_input_reaches_the_claim_cleaned(outrider):
     done = await outrider.submit("researcher", "half \ud835 nul \x00", state={"files": {"a\x00": ["\ud800"]}})
-    store = outrider._store
+    store = outrider._session.store
     claimed = await store.claim(Facts(done.task_id, "researcher"), done.run_id, worker="w", lease_ms=30_000)
     assert claimed.input == {"text": "half \ufffd nul \ufffd", "state": {"files": {"a\ufffd": ["\ufffd"]}}}
     assert [note.split(":")[0] for note in done.notes if "surrogates" in note] == [
@@ -259,7 +259,7 @@ async def test_an_idempotency_key_gives_the_first_task_again(outrider, bells):
 @pytest.mark.parametrize("bad", ["../x", "a\x00b", "", " ", "x" * 300, "-a", "a\n", None, 7, "é"])
 @pytest.mark.parametrize("method", ["get", "wait", "cancel", "result", "state"])
 async def test_a_bad_id_is_refused_before_anything_is_read(method, bad, outrider, monkeypatch):
-    monkeypatch.setattr(outrider, "_links", None)  # whatever looks for Redis now fails in another way
+    monkeypatch.setattr(outrider._session, "links", None)  # whatever looks for Redis now fails in another way
     with pytest.raises(BadInput, match="must match"):
         await getattr(outrider, method)(bad)
     with pytest.raises(BadInput, match="must match"):
@@ -286,7 +286,9 @@ async def test_an_update_goes_on_where_a_task_ended(outrider, bells):
     assert (bells.rung[-1].run_id, bells.rung[-1].queue) == (updated.run_id, "fast")
     kinds = [
         event.type
-        for event in await outrider._store.events(done.task_id, updated.event_id, reader=outrider._store.redis)
+        for event in await outrider._session.store.events(
+            done.task_id, updated.event_id, reader=outrider._session.store.redis
+        )
     ]
     assert kinds == ["task.updated"]
 

@@ -43,6 +43,7 @@ HOMES = {
         "shared/snapshots.py",
         "shared/thread_state.py",
         "orchestrator/middleware.py",
+        "orchestrator/caller.py",
         "orchestrator/tools.py",
     },
     "deepagents": {"shared/backend.py"},  # an extra: only who uses it imports this file

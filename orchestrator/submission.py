@@ -1,21 +1,20 @@
-"""What is submitted: everything is checked here, before anything is written."""
+"""What is submitted: a submission is made of what a caller asks for, or refused, before anything is written."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..shared.errors import BadInput, BrokenAgent, UnknownAgent
+from ..shared.errors import BadInput, UnknownAgent
 from ..shared.ids import is_name, new_id, shorten
 from ..shared.limits import Limits
 from ..shared.outside import EXTERNAL
 from ..shared.queues import PARENTS, SUBAGENTS
-from ..shared.record import Record
-from ..shared.statuses import Status  # noqa: TC001 pydantic reads it
 from ..shared.text import one_line
 from ..shared.transitions import Submission
-from .jsonable import cleaned, json_object, size
+from .jsonable import cleaned, json_object, replaced
 from .rubrics import grades
+from .run_input import check_input, check_size, is_deaf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,21 +31,6 @@ MAX_KEY = 200  #: characters of an idempotency key
 
 #: What a run's `configurable` gets from the worker; a caller's value would lead its checkpoints astray.
 RESERVED = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id"})
-
-
-class Submitted(Record):
-    """The answer to a submit."""
-
-    task_id: str
-    run_id: str
-    status: Status  #: of the task, as it was written or, if it was there before, as it is now
-    created: bool  #: `False`: the idempotency key was used before, and this is what it made
-    notes: tuple[str, ...] = ()  #: what was cut, replaced, or could not be done at once
-
-    @property
-    def event_id(self) -> str:
-        """All its events come after this."""
-        return "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +79,15 @@ def check(
     known = published.get(entry.name)
     changed: list[str] = []
     graded = grades(asked.rubric, entry, config)
-    state = (
-        {**json_object({} if asked.state is None else asked.state, "state", changed), **graded.state}
-        if graded.state
-        else asked.state
-    )
-    given, notes = check_input(entry.name, asked.text, state, known, text_key=entry.input)
+    given, notes = check_input(entry.name, asked.text, asked.state, known, added=graded.state, text_key=entry.input)
     context = None if asked.context is None else json_object(asked.context, "context", changed)
     configurable = _configurable(asked.configurable, changed)
     metadata = json_object({} if asked.metadata is None else asked.metadata, "metadata", changed)
     check_size(max_bytes, **given, context=context, configurable=configurable, metadata=metadata)
     title, cut = title_of(asked.title, entry.name)
-    notes += cut + _replaced(changed)
+    notes += cut + replaced(changed)
     queue = _queue(asked.queue)
-    if parent is not None and parent.home != EXTERNAL and asked.notify_parent and _is_deaf(published.get(parent.agent)):
+    if parent is not None and parent.home != EXTERNAL and asked.notify_parent and is_deaf(published.get(parent.agent)):
         raise BadInput(
             f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
             "(submit with notify_parent=False, or give the agent a `messages` state key)"
@@ -148,74 +127,11 @@ def check(
     )
 
 
-def check_input(
-    agent: str,
-    text: Any,
-    state: Mapping[str, Any] | None,
-    known: Published | None,
-    *,
-    text_key: str | None = None,
-) -> tuple[dict[str, Any], list[str]]:
-    """What a run is given, `{"text": …, "state": {…}}`, and notes; `BadInput` or `BrokenAgent` names the fault.
-
-    `text_key` is the state key that takes the text, where the configuration names it and not what workers tell.
-    """
-    changed: list[str] = []
-    words, more = _text(text, changed), json_object({} if state is None else state, "state", changed)
-    _fits(agent, text_key, known, more)
-    notes = _replaced(changed)
-    if more and (known is None or known.input_keys is None):
-        notes.append(f"no worker has told which state keys {agent} has: {', '.join(more)} not checked")
-    return {"text": words, "state": more}, notes
-
-
-def _text(text: Any, changed: list[str]) -> str:
-    if not isinstance(text, str):
-        raise BadInput(f"text is a {type(text).__name__}: must be text that says what the agent shall do")
-    safe = cleaned(text, "text", changed)
-    if not safe.strip():
-        raise BadInput("text is empty: say what the agent shall do")
-    return safe
-
-
-def _replaced(places: list[str]) -> list[str]:
-    return [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in places]
-
-
-def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapping[str, Any]) -> None:
-    """Hold that the agent can be built, has a place for the text, and has the keys of the state."""
-    if known is not None:
-        if known.broken:
-            raise BrokenAgent(agent, known.broken)
-        text_key = text_key or known.input
-        if known.has_messages is False and text_key is None:
-            raise BadInput(
-                f"agent {agent!r} has no messages, so the text has no place: name the state key that takes it, "
-                f'as {{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}} in langgraph.json'
-            )
-        if known.input_keys is not None:
-            keys = {*known.input_keys, *(("messages",) if known.has_messages else ())}
-            for key in state:
-                if key not in keys:
-                    raise BadInput(
-                        f"state: agent {agent!r} has no key {shorten(repr(key))} "
-                        f"(it has {', '.join(sorted(keys)) or 'none'})"
-                    )
-    if not isinstance(state.get("messages", []), list):
-        raise BadInput(f"state.messages is {shorten(repr(state['messages']))}: must be a list of messages")
-    if text_key is not None and text_key in state:
-        raise BadInput(f"state.{text_key} is where the text of agent {agent!r} goes: give it as the text alone")
-
-
 def _check_mode(mode: Any, entry: AgentEntry, known: Published | None) -> None:
     if mode not in (ISOLATED, FORK):  # it may be no text, nor hashable
         raise BadInput(f"mode {shorten(repr(mode))} must be {ISOLATED!r} or {FORK!r}")
-    if mode == FORK and (entry.input or _is_deaf(known)):
+    if mode == FORK and (entry.input or is_deaf(known)):
         raise BadInput(f"agent {entry.name!r} has no messages, so it cannot be a fork: submit it isolated")
-
-
-def _is_deaf(known: Published | None) -> bool:
-    return known is not None and known.has_messages is False
 
 
 def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:
@@ -224,18 +140,6 @@ def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[s
         if key in RESERVED or key.startswith("__"):
             raise BadInput(f"configurable.{key} is set by the worker: leave it out")
     return configurable
-
-
-def check_size(bound: int, **parts: Any) -> None:
-    """Hold that parts of an input are together no larger than `bound` bytes; else `BadInput` tells their sizes."""
-    sizes = {name: size(part) for name, part in parts.items() if part}
-    whole = sum(sizes.values())
-    if whole > bound:
-        told = ", ".join(f"{name} {count:,}" for name, count in sizes.items())
-        raise BadInput(
-            f"the input has {whole:,} bytes ({told}), more than OUTRIDER_MAX_INPUT_BYTES = {bound:,}: "
-            "shorten it, or give the agent a file to read"
-        )
 
 
 def title_of(title: Any, agent: str) -> tuple[str, list[str]]:

@@ -1,0 +1,102 @@
+"""A submit: what is asked for is checked, written in one step, and rung for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+from ..shared.bells import Bell, bell_for
+from ..shared.context import running
+from ..shared.errors import BadInput, ParentClosed, UnknownTask
+from ..shared.ids import check_id
+from ..shared.record import Record
+from ..shared.statuses import Status
+from .submission import FORK, Asked, check
+from .webhook import check_webhook
+
+if TYPE_CHECKING:
+    from ..shared.catalogue import Catalogue
+    from ..shared.records import Task
+    from ..shared.snapshots import Snapshot
+    from ..shared.transitions import Submission
+    from .session import Session
+
+
+class Submitted(Record):
+    """The answer to a submit."""
+
+    task_id: str
+    run_id: str
+    status: Status  #: of the task, as it was written or, if it was there before, as it is now
+    created: bool  #: `False`: the idempotency key was used before, and this is what it made
+    notes: tuple[str, ...] = ()  #: what was cut, replaced, or could not be done at once
+
+    @property
+    def event_id(self) -> str:
+        """All its events come after this."""
+        return "0"
+
+
+async def submit(
+    session: Session, asked: Asked, parent: str | Literal[False] | None = None, snapshot: Snapshot | None = None
+) -> Submitted:
+    """Do what `Outrider.submit` does. `snapshot` is what a fork begins with, where the caller has it already."""
+    config, inside = await session.config(), running.get()
+    parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
+    with session.reachable():
+        told = await session.catalogue()
+        above = await _parent(session, parent_id) if parent_id is not None else None
+    if asked.webhook is not None:
+        await asyncio.to_thread(check_webhook, asked.webhook, session.settings)
+    checked = check(asked, config, told.agents, session.settings.max_input_bytes, above)
+    submission, notes = checked.submission, checked.notes
+    claim = inside.claim if inside and inside.claim.task_id == parent_id else None
+    with session.reachable():
+        if submission.mode == FORK and snapshot is None:
+            snapshot = await _snapshot(session, submission.parent_id)
+        written = await session.store.submit(submission, claim, snapshot)
+        # A command repeated after a lost reply finds what it wrote itself.
+        created = written.run_id == submission.run_id
+        status = Status.PENDING if created else (await session.store.peek(written.task_id)).status
+    if created:
+        notes += [*await session.ring(_first_bell(submission)), *_unserved(submission, told)]
+    return Submitted(task_id=written.task_id, run_id=written.run_id, status=status, created=created, notes=tuple(notes))
+
+
+async def _parent(session: Session, parent_id: str) -> Task:
+    try:
+        return await session.store.peek(check_id(parent_id, "parent"))
+    except UnknownTask:
+        raise ParentClosed(parent_id, "there is no such task") from None
+
+
+async def _snapshot(session: Session, parent_id: str | None) -> Snapshot:
+    if parent_id is None:
+        raise BadInput("a fork needs a parent whose conversation it begins with: name one (parent=…, --parent ID)")
+    from ..shared.snapshots import Snapshot  # noqa: PLC0415 LangGraph takes its time to import
+    from ..shared.thread_state import read_state  # noqa: PLC0415
+
+    state = await read_state(session.store.redis, session.store.keys, parent_id)
+    if not state.get("messages"):
+        raise BadInput(f"parent {parent_id} has no conversation yet: wait for its first step, or submit isolated")
+    return Snapshot.of(state)
+
+
+def _first_bell(submission: Submission) -> Bell:
+    return bell_for(
+        submission.task_id,
+        submission.run_id,
+        queue=submission.queue,
+        agent=submission.agent,
+        title=submission.title,
+    )
+
+
+def _unserved(submission: Submission, told: Catalogue) -> list[str]:
+    """A note for each queue that is none of those of which workers have told that they serve them."""
+    queues = dict.fromkeys(queue for queue in (submission.queue, submission.grade_queue) if queue)
+    return [
+        f"no worker serves the queue {queue} now: the task waits for one (outrider worker -Q {queue})"
+        for queue in queues
+        if told.queues and queue not in told.queues
+    ]
