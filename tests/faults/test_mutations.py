@@ -218,7 +218,7 @@ BROKEN = {
     "code that stopped keeps its slot": ("stopped", "{LEASES, RING_AT, SLOTS}", "{LEASES, RING_AT}"),
     "a cancelled run is freed though its worker is heard of": (
         "stopped",
-        "if ARGV[5] == '1' and lease_until > NOW then return {'refused'} end",
+        "if only_expired == '1' and lease_until > NOW then return {'refused'} end",
         "",
     ),
     "a webhook is not told of a cancel": ("cancel", "deliver(DUE, DELIVERY, told_by, delivery_id, told)", ""),
@@ -238,7 +238,7 @@ BROKEN = {
         "if redis.call('EXISTS', FOLLOW_UPS) == 1 then",
         "if false then",
     ),
-    "a message that is sent again counts twice": ("update", "if task[3] then", "if false then"),
+    "a message that is sent again counts twice": ("update", "if made then", "if false then"),
     "an update goes by what it saw long ago": (
         "update",
         "task[1] .. '/' .. task[2] ~= seen or (redis.call('LINDEX', RUNS, -1) or '') ~= last_run",
