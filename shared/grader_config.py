@@ -33,6 +33,15 @@ class Command(Record):
     timeout_seconds: PositiveSeconds = 120
 
 
+_MUST = {
+    "name": "must be of letters, digits and `_`, at most 64, no digit first",
+    "command": 'must be a list of words, as in ["pytest", "-q"]',
+    "description": "must be text that is not empty",
+    "folder": "must be text that is not empty",
+    "timeout_seconds": "must be a number above zero",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Grading:
     """How the work of an agent is graded unless its submit says otherwise."""
@@ -115,11 +124,18 @@ def _tool(value: Any, where: str) -> str | Command:
         try:
             return Command.model_validate(value)
         except ValidationError as error:
-            fault = error.errors()[0]
-            raise ConfigError(f"{where}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+            raise ConfigError(f"{where}: {_fault(value, str(error.errors()[0]['loc'][0]))}") from None
     raise ConfigError(
         f'{where}: {shorten(repr(value))}: must be "{FILES}", "path.py:name", or an object with name and command'
     )
+
+
+def _fault(value: Mapping[str, Any], key: str) -> str:
+    """What is wrong with this key of a command."""
+    if key not in _MUST:
+        return f"unknown key {shorten(repr(key))} of a command (known: {', '.join(_MUST)})"
+    shown = shorten(repr(value[key])) if key in value else "nothing"
+    return f'"{key}" = {shown} of {shorten(repr(value.get("name", value)))}: {_MUST[key]}'
 
 
 def _is_target(value: Any) -> bool:

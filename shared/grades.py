@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -90,6 +91,10 @@ class Verdict(_Strict):
             raise ValueError(f"the result is satisfied, and this criterion is not met: {missed[0]}")
         if self.result == "needs_revision" and self.criteria and not missed:
             raise ValueError("the result is needs_revision, and every criterion is met: name the one that is not")
+        met = {_alike(criterion.name) for criterion in self.criteria if criterion.passed}
+        both = [name for name in missed if _alike(name) in met]
+        if both:
+            raise ValueError(f"this criterion is named twice, as met and as not met: {both[0]}")
         return self
 
 
@@ -139,7 +144,10 @@ class Grade(Record):
 
 
 def recorded(criteria: Iterable[Passed | Missed], by: Literal["checks", "model"]) -> tuple[GradedCriterion, ...]:
-    """Criteria of a verdict as they are recorded: cleaned and bounded."""
+    """Criteria of a verdict as they are recorded: cleaned and bounded. Where they are too many, what is open stays."""
+    kept = list(criteria)
+    if len(kept) > MAX_CRITERIA:
+        kept.sort(key=lambda one: one.passed)
     return tuple(
         GradedCriterion(
             name=clip(clean(one.name), MAX_NAME),
@@ -147,7 +155,7 @@ def recorded(criteria: Iterable[Passed | Missed], by: Literal["checks", "model"]
             gap=clip(clean(one.gap), MAX_GAP) if isinstance(one, Missed) else None,
             by=by,
         )
-        for one in list(criteria)[:MAX_CRITERIA]
+        for one in kept[:MAX_CRITERIA]
     )
 
 
@@ -179,5 +187,9 @@ def shortfall(verdict: Verdict, wanted: Sequence[str]) -> str | None:
     return None
 
 
+_NUMBER = re.compile(r"^\s*\d+[.)]\s+")
+
+
 def _alike(name: str) -> str:
-    return " ".join(name.split()).casefold().rstrip(".")
+    """The same for names that mean the same: graders get them in a numbered list."""
+    return " ".join(_NUMBER.sub("", name).split()).casefold().rstrip(".")

@@ -42,7 +42,10 @@ class Rubric(Record):
     tools: tuple[Said, ...] | None = None
 
     def __init__(self, text: str, **fields: Any) -> None:
-        super().__init__(**{"text": text, **fields})
+        try:
+            super().__init__(**{"text": text, **fields})
+        except ValidationError as error:
+            raise BadInput(f"rubric: {_fault(error, {'text': text, **fields})}") from None
 
     @classmethod
     def check(cls, value: Rubric | Mapping[str, Any] | str | None, where: str = "rubric") -> Rubric | None:
@@ -52,18 +55,26 @@ class Rubric(Record):
         given = {"text": value} if isinstance(value, str) else value
         try:
             return cls(**{"text": None, **dict(given)})
-        except (ValidationError, TypeError, ValueError) as error:
-            raise BadInput(f"{where}: {_fault(error)}") from None
+        except BadInput as error:
+            raise BadInput(f"{where}{str(error).removeprefix('rubric')}") from None
+        except (TypeError, ValueError):
+            raise BadInput(f"{where}: must be text, or an object with {', '.join(cls.model_fields)}") from None
 
 
-def _fault(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return "must be text, or an object with text, max_iterations, model and tools"
+_MUST = {
+    "text": "must be text that is not empty",
+    "max_iterations": f"must be a whole number from 1 to {MAX_ITERATIONS}",
+    "model": "must be text that is not empty",
+    "tools": "must be a list of names",
+}
+
+
+def _fault(error: ValidationError, given: Mapping[str, Any]) -> str:
     fault = error.errors()[0]
-    name = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        return f"unknown key {shorten(repr(name))} (known: {', '.join(Rubric.model_fields)})"
+    name = str(fault["loc"][0])
+    if name not in _MUST:
+        return f"unknown key {shorten(repr(name))} (known: {', '.join(_MUST)})"
     if fault["type"] == "too_long":
         length = fault["ctx"]["actual_length"]
         return f"{name}: has {length:,} characters, more than the {MAX_RUBRIC:,} that a grader reads"
-    return f"{name}: {fault['msg'].removeprefix('Value error, ')}"
+    return f"{name}: {_MUST[name]}, and is {shorten(repr(given[name]))}"

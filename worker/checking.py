@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import var_child_runnable_config
+from pydantic import ValidationError
 
 from ..shared.grades import Verdict
 from .judging import NoVerdict
@@ -25,7 +26,7 @@ async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any
     """Call `target`, a callable of the task and its agent's state, plain or async; its verdict, checked.
 
     It finds `config` as agents do, by LangGraph's `get_config`. A plain one runs in a thread. Whatever importing or
-    calling it raises comes through; an answer that is no verdict is a `ValidationError`.
+    calling it raises comes through; an answer that is no verdict is `NoVerdict`.
     """
     call = await asyncio.to_thread(load, target, folder)
     outer = var_child_runnable_config.set(config)
@@ -34,8 +35,21 @@ async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any
             verdict = await call(task, state)
         else:
             verdict = await asyncio.to_thread(call, task, state)
+            if inspect.isawaitable(verdict):  # of what is async inside: a wrapped one, an object that is called
+                verdict = await verdict
     except SystemExit:  # which would else end the loop that all runs share
         raise NoVerdict(f"{target} called sys.exit()") from None
     finally:
         var_child_runnable_config.reset(outer)
-    return verdict if isinstance(verdict, Verdict) else Verdict.model_validate(verdict)
+    try:
+        return Verdict.model_validate(verdict)
+    except ValidationError as error:
+        raise NoVerdict(f"{target} gave no verdict: {_fault(verdict, error)}") from None
+
+
+def _fault(verdict: Any, error: ValidationError) -> str:
+    if not isinstance(verdict, dict):
+        return f"a {type(verdict).__name__}, not an object with result, explanation and criteria"
+    fault = error.errors(include_input=False)[0]
+    where = ".".join(str(part) for part in fault["loc"] if not isinstance(part, bool))
+    return f"{where}: {fault['msg']}" if where else fault["msg"].removeprefix("Value error, ")

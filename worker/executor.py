@@ -63,7 +63,15 @@ class JobExecutor(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Start a job and count it for the run in whose context this is called."""
-        job = super().submit(fn, *args, **kwargs)
+        job = super().submit(_futures_take_it, fn, *args, **kwargs)
         if (jobs := current_jobs.get()) is not None:
             jobs.add(job)
         return job
+
+
+def _futures_take_it(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call it; its `StopIteration` becomes a `RuntimeError`. No asyncio future takes one: who waits would for ever."""
+    try:
+        return fn(*args, **kwargs)
+    except StopIteration as error:
+        raise RuntimeError("the code raised StopIteration (`next` of what is at its end?)") from error

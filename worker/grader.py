@@ -54,12 +54,16 @@ class GradeActivation(Activation):
         return await super().ended()
 
     async def _activate(self) -> None:
-        store, subject = self._deps.store, self._subject
+        subject = self._subject
         where = {"grading_run_id": subject.grading_run_id, "iteration": subject.iteration}
         self._emitter.emit(events.GRADE_STARTED, where)
-        state = await read_state(store.redis, store.keys, subject.task.task_id)
+        state = await self._state()
         self._subject = subject = replace(subject, reads="messages" in state)
         self._grade = await self._graded(subject, state)
+
+    async def _state(self) -> dict[str, Any]:
+        store = self._deps.store
+        return await read_state(store.redis, store.keys, self._claimed.claim.task_id)
 
     async def _graded(self, subject: Subject, state: dict[str, Any]) -> Grade:
         passed: tuple[GradedCriterion, ...] = ()
@@ -72,6 +76,7 @@ class GradeActivation(Activation):
             passed = recorded(verdict.criteria, "checks")
             if verdict.result != "satisfied" or subject.task.rubric is None:
                 return subject.grade(verdict.result, verdict.explanation, passed)
+            state = await self._state()  # whatever the checks did to theirs
         if subject.task.rubric is None:
             raise NoVerdict("the task has no rubric, and its agent no checks any more")
         grader = ModelGrader(self._deps, self._claimed.claim, subject, state, [self._meter], self._control.drain)

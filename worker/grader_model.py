@@ -73,6 +73,9 @@ class ModelGrader:
 
     def _build(self) -> Pregel[Any, Any, Any, Any]:
         from langchain.agents import create_agent  # noqa: PLC0415 only graders pay for it
+        from langchain.agents.structured_output import ToolStrategy  # noqa: PLC0415
+
+        from .asking_again import AskingAgain  # noqa: PLC0415
 
         config, rubric = self.deps.config, self.subject.task.rubric
         name = (rubric.model if rubric else None) or config.grader.model
@@ -80,7 +83,13 @@ class ModelGrader:
             raise NoVerdict(NO_MODEL)
         wanted = config.grader.chosen(rubric.tools if rubric else None)
         tools = tools_for(wanted, self.subject.task, self.deps.files, config.folder)
-        made = create_agent(model_of(name, config.folder), tools, system_prompt=SYSTEM, response_format=Verdict)
+        made = create_agent(
+            model_of(name, config.folder),
+            tools,
+            system_prompt=SYSTEM,
+            middleware=[AskingAgain()],
+            response_format=ToolStrategy(Verdict),  # of every provider: so what is wrong with a verdict can be told
+        )
         return cast("Pregel[Any, Any, Any, Any]", made)
 
     async def _ask(self, graph: Pregel[Any, Any, Any, Any], thread_id: str, reason: str | None) -> Verdict:

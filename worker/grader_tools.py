@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import BaseTool, StructuredTool, tool
@@ -13,6 +9,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from ..shared.grader_config import FILES, Command
 from ..shared.text import clean
 from ..shared.trees import tree_namespace
+from .commands import run_command
 from .loading import load
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from ..shared.filestore import RedisStore
     from ..shared.records import Task
 
-PAGE = 20_000  #: characters of a file, or of a command's output, that a grader reads at once
+PAGE = 20_000  #: characters of a file that a grader reads at once
 LISTED = 200  #: files
 
 
@@ -56,8 +53,10 @@ def _files(task: Task, files: RedisStore) -> list[BaseTool]:
     namespace = tree_namespace(task.ancestors[0] if task.ancestors else task.task_id)
 
     async def list_files() -> str:
-        entries = await files.aentries(namespace, LISTED)
-        return "\n".join(f"{entry.key} ({entry.size} bytes)" for entry in entries) or "(there are no files)"
+        entries = await files.aentries(namespace, LISTED + 1)
+        lines = [f"{entry.key} ({entry.size} bytes)" for entry in entries[:LISTED]]
+        more = [f"(there are more than these {LISTED} files)"] if len(entries) > LISTED else []
+        return "\n".join([*lines, *more]) or "(there are no files)"
 
     async def read_file(path: str, offset: int = 0) -> str:
         item = await files.aget(namespace, path)
@@ -83,35 +82,6 @@ def _files(task: Task, files: RedisStore) -> list[BaseTool]:
 
 def _command(command: Command, task: Task, folder: Path) -> BaseTool:
     async def run() -> str:
-        process = await asyncio.create_subprocess_exec(
-            *command.command,
-            cwd=folder / command.folder,
-            env={**os.environ, "OUTRIDER_TASK_ID": task.task_id},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # its children too are ended with it
-        )
-        try:
-            async with asyncio.timeout(command.timeout_seconds):
-                output = await _last(process)
-        except TimeoutError:
-            return f"it did not end within {command.timeout_seconds:g} seconds, and was stopped"
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.shield(process.wait())
-        return f"exit code {process.returncode}\n{output}"
+        return await run_command(command, folder, task.task_id)
 
     return StructuredTool.from_function(coroutine=run, name=command.name, description=command.description)
-
-
-async def _last(process: asyncio.subprocess.Process) -> str:
-    """The end of what a process writes: a test suite tells there how it went. Returns when it has ended."""
-    kept = b""
-    if process.stdout is not None:
-        while piece := await process.stdout.read(65_536):
-            kept = (kept + piece)[-4 * PAGE :]
-    await process.wait()
-    text = clean(kept.decode(errors="replace"))
-    return text if len(text) <= PAGE else f"(the last {PAGE} characters)\n{text[-PAGE:]}"

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -157,16 +159,46 @@ async def test_a_grader_that_is_asked_again_may_mend_its_account(bench):
     assert (task.grade.result, task.grade.unverified) == ("satisfied", False)
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [({"raise": "no credit"}, "ValueError: no credit"), ({"text": "it is fine"}, "NoVerdict")],
-)
-async def test_a_grader_that_fails_is_no_fault_of_the_work(bench, answer, kind):
-    task = await bench.graded(await bench.work(), answer)
+async def test_a_grader_that_fails_is_no_fault_of_the_work(bench):
+    task = await bench.graded(await bench.work(), {"raise": "no credit"})
     assert (task.status, task.result, task.error) == (Status.SUCCESS, "draft 1", None)
     assert task.grade.result is GradeResult.GRADER_ERROR
-    assert kind in task.grade.explanation
-    assert (task.runs[1].status, task.runs[1].error.type) == (RunStatus.ERROR, kind.split(":")[0])
+    assert "ValueError: no credit" in task.grade.explanation
+    assert (task.runs[1].status, task.runs[1].error.type) == (RunStatus.ERROR, "ValueError")
+
+
+TEXT = {"text": "it is fine"}
+MALFORMED = verdict("satisfied", OPEN)
+
+
+@pytest.mark.parametrize("tools", [None, []])
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([TEXT, TEXT], "it answers in plain text"),
+        ([MALFORMED, TEXT], "it answers in plain text"),
+        ([TEXT, MALFORMED], "this criterion is not met"),
+        ([MALFORMED, {"score": 1}], "score"),
+    ],
+)
+async def test_a_grader_without_a_usable_verdict_is_told_why_once(bench, tools, answers, why):
+    task = await bench.graded(await bench.work(rubric=Rubric(RUBRIC, tools=tools)), *answers)
+    assert (task.status, task.grade.result, task.runs[1].error.type) == (Status.SUCCESS, "grader_error", "NoVerdict")
+    assert why in task.grade.explanation
+    assert "\n" not in task.grade.explanation
+    assert task.usage.grader.turns == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "told"), [(TEXT, ("human", "as a call of `Verdict`")), (MALFORMED, ("tool", "is not met"))]
+)
+async def test_a_grader_that_is_told_why_may_mend_its_answer(bench, first, told):
+    task_id = await bench.work()
+    run = bench.next(task_id)
+    _, seen = await bench.say(task_id, first, verdict("needs_revision", OPEN))
+    await run
+    assert (seen[-1][0], told[1] in seen[-1][1]) == (told[0], True)
+    assert (await bench.store.get(task_id)).grade.result == "needs_revision"
 
 
 @pytest.mark.parametrize(
@@ -183,12 +215,6 @@ async def test_a_grader_that_asks_a_person_is_told_of_as_an_error(bench):
     task = await bench.graded(await bench.work(), {"call": "consult", "args": {}})
     assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
     assert "nobody answers graders" in task.grade.explanation
-
-
-async def test_an_answer_that_is_no_verdict_is_told_to_the_model(bench):
-    bad = verdict("satisfied", OPEN)
-    task = await bench.graded(await bench.work(), bad, verdict("needs_revision", OPEN))
-    assert task.grade.result == "needs_revision"
 
 
 async def test_limits_hold_for_a_grade_run_by_itself(bench, monkeypatch):
@@ -256,7 +282,28 @@ async def test_graders_gather_evidence(bench):
     assert told[1] == "x" * 10_000
     assert told[2].endswith("(10000 more characters: read on at offset 20000)")
     assert told[3] == "there is no file /b.md: see list_files"
-    assert told[4] == "it did not end within 0.2 seconds, and was stopped"
+    assert told[4] == "it did not end within 0.2 seconds, and was stopped\n"
+
+
+def is_at_work(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_command_ends_with_its_children_and_is_not_held_by_one_that_left_it(bench):
+    task_id = await bench.work()
+    run = bench.next(task_id)
+    seen = await bench.say(
+        task_id, {"call": "fork", "args": {}}, {"call": "flee", "args": {}}, verdict("satisfied", MET)
+    )
+    await run
+    told = [text.split("\n") for kind, text in seen[-1] if kind == "tool"]
+    (_, child, _), (_, fled, _) = told
+    os.kill(int(fled), signal.SIGKILL)
+    assert [lines[0] for lines in told] == ["exit code 0"] * 2
+    assert not is_at_work(child)
 
 
 async def test_a_rubric_may_name_the_tools_of_its_grader(bench):
@@ -314,11 +361,34 @@ async def test_a_model_is_asked_only_when_the_checks_pass(bench):
 
 @pytest.mark.parametrize(
     ("do", "kind"),
-    [("raise", "ValueError"), ("exit", "NoVerdict"), ("nonsense", "ValidationError"), ("none", "ValidationError")],
+    [
+        ("raise", "ValueError: odd"),
+        ("exit", "NoVerdict"),
+        ("nonsense", "NoVerdict: ./drafting.py:odd_checks gave no verdict: result: "),
+        ("none", "NoVerdict: ./drafting.py:odd_checks gave no verdict: a NoneType, not an object with result"),
+        ("stop", "RuntimeError: the code raised StopIteration"),
+    ],
 )
 async def test_checks_that_fail_are_the_graders_error(bench, do, kind):
     task = await bench.rest(await bench.work("odd", rubric=None, metadata={"do": do}))
-    assert (task.status, task.grade.result, task.runs[1].error.type) == (Status.SUCCESS, "grader_error", kind)
+    assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
+    assert task.runs[1].error.type == kind.split(":")[0]
+    assert kind in task.grade.explanation
+    assert "\n" not in task.grade.explanation
+
+
+async def test_checks_may_be_async_inside(bench):
+    task = await bench.rest(await bench.work("odd", rubric=None, metadata={"do": "late"}))
+    assert (task.status, task.grade.result) == (Status.SUCCESS, "satisfied")
+
+
+async def test_what_checks_do_to_the_state_changes_nothing_that_is_graded(bench):
+    task_id = await bench.work("messy", "the request", rubric=None)
+    run = bench.next(task_id)
+    ((_, (_, prompt)),) = await bench.say(task_id, verdict("satisfied", MET))
+    await run
+    assert "[user] the request" in prompt
+    assert [m.text for m in (await bench.o.state(task_id))["messages"]] == ["the request", "draft 1"]
 
 
 async def test_an_agent_without_messages_is_graded_and_nothing_goes_back(bench):

@@ -87,6 +87,7 @@ def test_every_part_stands_in_tags_with_a_fresh_number():
     assert f"<transcript-{number}>\nthe transcript\n</transcript-{number}>" in one
     assert f"<result-{number}>\nthe result\n</result-{number}>" in one
     assert "<criteria-" not in request("r", [], "t")
+    assert ">\n1. a 2. b\n</criteria-" in request("r", ["a\n2. b"], "t"), "a name is one line"
     assert "untrusted" in SYSTEM
     assert "cannot confirm" in SYSTEM
 

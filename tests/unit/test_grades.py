@@ -75,6 +75,9 @@ def test_a_verdict_agrees_with_its_criteria():
         verdict("satisfied", MET, OPEN)
     with pytest.raises(ValidationError, match="every criterion is met"):
         verdict("needs_revision", MET)
+    with pytest.raises(ValidationError, match="named twice, as met and as not met: It cites a source"):
+        verdict("needs_revision", MET, {**OPEN, "name": "It cites a source"})
+    assert verdict("needs_revision", MET, MET, OPEN, OPEN)
 
 
 def test_the_recorded_results_are_the_graders_words_and_two_more():
@@ -95,6 +98,9 @@ def test_an_accounting_covers_the_frozen_criteria():
     assert shortfall(verdict("needs_revision", MET, OPEN, {**OPEN, "name": "more"}), wanted) is None
     reworded = {"name": "it  cites a\nSource.", "passed": True}
     assert shortfall(verdict("satisfied", reworded), wanted[:1]) is None
+    numbered = {"name": "1. It cites a source.", "passed": True}
+    assert shortfall(verdict("satisfied", numbered), wanted[:1]) is None
+    assert shortfall(verdict("satisfied", MET), ("1. It cites a source",)) is None
     assert "1 of 2" in shortfall(verdict("satisfied", MET), wanted)
     assert "number 2" in shortfall(verdict("satisfied", MET, {**MET, "name": "other"}), wanted)
     assert "no criterion" in shortfall(verdict("satisfied"), ())
@@ -114,6 +120,11 @@ def test_what_is_recorded_is_bounded_and_clean():
     assert len(criteria[0].gap) == MAX_GAP
     assert "\x00" not in criteria[0].gap
     assert len(explained("e" * 10_000)) == MAX_EXPLANATION
+
+
+def test_of_too_many_criteria_those_that_are_open_are_recorded():
+    criteria = recorded(verdict("needs_revision", *[MET] * MAX_CRITERIA, OPEN).criteria, "checks")
+    assert (len(criteria), [one.name for one in criteria if not one.passed]) == (MAX_CRITERIA, [OPEN["name"]])
 
 
 def test_a_long_name_that_was_frozen_is_found_again():
@@ -142,7 +153,8 @@ def test_a_rubric_is_its_text():
         ({"text": "a", "max_iterations": 1.5}, "max_iterations"),
         ({"text": "a", "max_iterations": 101}, "max_iterations"),
         ({"text": "a", "model": ""}, "model"),
-        ({"text": "a", "tools": "files"}, "tools"),
+        ({"text": "a", "tools": "files"}, "tools: must be a list of names, and is 'files'"),
+        ({"text": "a", "tools": [""]}, "tools: must be a list of names"),
         ({"text": "a", "iterations": 3}, "unknown key 'iterations'"),
         ("x" * (MAX_RUBRIC + 1), "text: "),
     ],
@@ -151,3 +163,9 @@ def test_a_bad_rubric_is_named_on_one_line(value, fault):
     with pytest.raises(BadInput, match=fault) as caught:
         Rubric.check(value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("fields", [{"text": ""}, {"text": "a", "max_iterations": 0}, {"text": "a", "rounds": 2}])
+def test_a_bad_rubric_says_so_in_our_words(fields):
+    with pytest.raises(BadInput, match=r"^rubric: [^\n]*$"):
+        Rubric(**fields)

@@ -120,6 +120,17 @@ async def peek() -> str:
     return await ask("peek")
 
 
+def emptied(task, state):
+    """Is satisfied, and makes a mess of what it was given."""
+    state["messages"].clear()
+    return {"result": "satisfied", "explanation": "", "criteria": []}
+
+
+class Called:
+    async def __call__(self, task, state):
+        return {"result": "satisfied", "explanation": "", "criteria": []}
+
+
 @tool
 def consult() -> str:
     """Ask a person."""
@@ -166,3 +177,7 @@ def odd_checks(task, state):
             return {"result": "excellent"}
         case "none":
             return None
+        case "stop":
+            return next(iter(()))
+        case "late":
+            return Called()(task, state)

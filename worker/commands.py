@@ -1,0 +1,76 @@
+"""Commands that graders run: bounded in time and in what is read of them, and ended with their children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from ..shared.text import clean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..shared.grader_config import Command
+
+LAST = 20_000  #: characters of the output that are told: a test suite says at its end how it went
+PIECE = 1 << 20  #: bytes read at once, more than a pipe holds
+
+
+async def run_command(command: Command, folder: Path, task_id: str) -> str:
+    """Run it, and tell its exit code and the end of its output; an `OSError` where it cannot be started."""
+    with _Output() as output:
+        process = await asyncio.create_subprocess_exec(
+            *command.command,
+            cwd=folder / command.folder,
+            env={**os.environ, "OUTRIDER_TASK_ID": task_id},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output.writing,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # its children too are ended with it
+        )
+        try:
+            async with asyncio.timeout(command.timeout_seconds):
+                await process.wait()
+            ended = f"exit code {process.returncode}"
+        except TimeoutError:
+            ended = f"it did not end within {command.timeout_seconds:g} seconds, and was stopped"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.shield(process.wait())
+        return f"{ended}\n{output.end()}"
+
+
+class _Output:
+    """The end of what a command writes, read as it comes.
+
+    A pipe of our own: asyncio's would make us wait for whoever holds it open, and a child that left the command's
+    group may do so for long after its end.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self._kept = b""
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._reading, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._reading)
+        os.close(self._reading)
+        os.close(self.writing)
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            self._kept = (self._kept + os.read(self._reading, PIECE))[-4 * LAST :]
+
+    def end(self) -> str:
+        """The last of it, when the command has ended."""
+        self._read()
+        text = clean(self._kept.decode(errors="replace"))
+        return text if len(text) <= LAST else f"(the last {LAST} characters)\n{text[-LAST:]}"
