@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ..shared.bells import Bell, bell_for
 from ..shared.context import running
-from ..shared.errors import BadInput, ParentClosed, UnknownTask
+from ..shared.errors import ParentClosed, UnknownTask
 from ..shared.ids import check_id
 from ..shared.record import Record
 from ..shared.statuses import Status
+from .forking import snapshot_for
 from .submission import FORK, Asked, check
 from .webhook import check_webhook
 
@@ -53,7 +54,7 @@ async def submit(
     claim = inside.claim if inside and inside.claim.task_id == parent_id else None
     with session.reachable():
         if submission.mode == FORK and snapshot is None:
-            snapshot = await _snapshot(session, submission.parent_id)
+            snapshot = await snapshot_for(submission, session)
         written = await session.store.submit(submission, claim, snapshot)
         # A command repeated after a lost reply finds what it wrote itself.
         created = written.run_id == submission.run_id
@@ -68,18 +69,6 @@ async def _parent(session: Session, parent_id: str) -> Task:
         return await session.store.peek(check_id(parent_id, "parent"))
     except UnknownTask:
         raise ParentClosed(parent_id, "there is no such task") from None
-
-
-async def _snapshot(session: Session, parent_id: str | None) -> Snapshot:
-    if parent_id is None:
-        raise BadInput("a fork needs a parent whose conversation it begins with: name one (parent=…, --parent ID)")
-    from ..shared.snapshots import Snapshot  # noqa: PLC0415 LangGraph takes its time to import
-    from ..shared.thread_state import read_state  # noqa: PLC0415
-
-    state = await read_state(session.store.redis, session.store.keys, parent_id)
-    if not state.get("messages"):
-        raise BadInput(f"parent {parent_id} has no conversation yet: wait for its first step, or submit isolated")
-    return Snapshot.of(state)
 
 
 def _first_bell(submission: Submission) -> Bell:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from .messages import calls_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -34,9 +36,8 @@ def conversation(state: Mapping[str, Any]) -> list[BaseMessage]:
     A summary stands for what it sums up. Tool calls that are not all answered go with the answers that they have, and
     so does an answer without its call: providers refuse both.
     """
-    seen = _summarized(list(state.get("messages") or ()), state.get(SUMMARIZATION_EVENT))
     payloads = state.get(PAYLOADS) or {}
-    return [_portable(message, payloads) for message in _answered(seen)]
+    return [_portable(message, payloads) for message in _seen(state)]
 
 
 def without_names(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -44,9 +45,19 @@ def without_names(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [_marked(message) for message in messages]
 
 
+def names_of_media(state: Mapping[str, Any]) -> set[str]:
+    """The names under which media lie in files, of those that a child begins with."""
+    named = (block for message in _seen(state) if isinstance(message.content, list) for block in message.content)
+    return {name for block in named if _is_name(block) and isinstance(name := block[PAYLOAD_NAME], str)}
+
+
 def preamble(run_id: str) -> HumanMessage:
     """The message that tells a forked child who it is; the same for every attempt of its run."""
     return HumanMessage(PREAMBLE, id=f"{run_id}-fork", additional_kwargs={"lc_source": LC_SOURCE})
+
+
+def _seen(state: Mapping[str, Any]) -> Iterator[BaseMessage]:
+    return _answered(_summarized(list(state.get("messages") or ()), state.get(SUMMARIZATION_EVENT)))
 
 
 def _summarized(messages: list[BaseMessage], event: Any) -> list[BaseMessage]:
@@ -79,9 +90,9 @@ def _answered(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 
 def _complete(group: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     first = group[0] if group else None
-    if not isinstance(first, AIMessage) or not first.tool_calls:
+    called = calls_of(first).keys() if isinstance(first, AIMessage) else set()
+    if first is None or not called:
         return [message for message in group if not isinstance(message, ToolMessage)]
-    called = {call["id"] for call in first.tool_calls}
     told = {one.tool_call_id: one for one in group if isinstance(one, ToolMessage) and one.tool_call_id in called}
     return [first, *told.values()] if told.keys() == called else []
 

@@ -53,6 +53,12 @@ def agent_input(
     return {**state, "messages": [*state.get("messages", ()), *own]}
 
 
+def calls_of(message: AIMessage) -> dict[str, str]:
+    """The names of its tool calls by their ids, those too whose arguments nobody can read: each wants an answer."""
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    return {call["id"]: call["name"] or "unknown" for call in calls if call["id"] is not None}
+
+
 def closing(messages: Sequence[Any], run_id: str) -> list[ToolMessage]:
     """Answers to the tool calls at the end of a conversation that have none: providers refuse such a history.
 
@@ -67,14 +73,14 @@ def closing(messages: Sequence[Any], run_id: str) -> list[ToolMessage]:
             return [
                 ToolMessage(
                     "No result: the run ended before this call did.",
-                    tool_call_id=call["id"],
-                    name=call["name"],
+                    tool_call_id=call_id,
+                    name=name,
                     status="error",
-                    id=f"{run_id}-closed-{call['id']}",
+                    id=f"{run_id}-closed-{call_id}",
                     additional_kwargs={"lc_source": LC_SOURCE},
                 )
-                for call in message.tool_calls
-                if call["id"] not in answered
+                for call_id, name in calls_of(message).items()
+                if call_id not in answered
             ]
         else:
             break

@@ -1,6 +1,7 @@
 """Forks on real workers: a child begins with its parent's conversation, and nothing of it goes through the queue."""
 
 import asyncio
+import base64
 import json
 import re
 import subprocess
@@ -13,10 +14,12 @@ import puppets
 from families import DONE
 from outrider import Outrider, OutriderError
 from outrider.orchestrator.tools import NOT_FOR_FORKS, NOT_TOLD
+from outrider.shared.backend import OutriderBackend
 from outrider.shared.errors import BadInput, ParentClosed
 from outrider.shared.fork import PREAMBLE
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
+from outrider.shared.trees import tree_namespace
 from puppets import called, started
 from workers import AGENTS as AGENTS_FILE
 from workers import bench
@@ -188,6 +191,31 @@ async def test_files_of_the_parents_state_and_what_stands_in_them_are_the_childs
     await site.say(bare)
     assert (await site.o.wait(bare)).status is Status.SUCCESS
     await site.o.cancel(parent)
+
+
+async def test_media_that_a_deep_agent_put_away_are_read_back_from_the_files_of_its_tree(site):
+    whole = [image(f"{number:0300}") for number in range(3)]
+    parent = await site.parent("album", state={"messages": [{"role": "user", "content": whole}]})
+    await site.read(parent)
+    assert (await site.call(parent, called("ls", path="/"))).messages[0]["content"] == whole
+    kept = (await site.o.state(parent))["messages"][0].content
+    names = [block["deepagents_blob"] for block in kept]
+    files = OutriderBackend(namespace=lambda _: tree_namespace(parent), store=site.o.store)
+    # One is gone, and one was written by somebody else.
+    await files.adelete(f"/blobs/{names[1]}")
+    await files.aupload_files([(f"/blobs/{names[2]}", b"no image")])
+    child = await fork(site, parent, agent="bare")
+    mark = {"type": "text", "text": "(image omitted)"}
+    assert (await site.read(child)).messages[0]["content"] == [whole[0], mark, mark]
+    alike = await fork(site, parent, agent="album")
+    read, *lost = (await site.read(alike)).messages[0]["content"]
+    assert read == whole[0]
+    assert ["no longer available" in block["text"] for block in lost] == [True, True]
+    await site.o.cancel(parent)
+
+
+def image(text):
+    return {"type": "image", "base64": base64.b64encode(text.encode()).decode(), "mime_type": "image/png"}
 
 
 async def test_a_parent_forks_itself_by_its_tool_and_each_child_has_its_own_brief(site):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from outrider.shared.fork import LC_SOURCE, conversation, preamble, without_names
+from outrider.shared.messages import closing
 from outrider.shared.snapshots import Inherited, Snapshot
 
 
@@ -19,6 +20,12 @@ def human(at):
 def calls(at, *names):
     made = [{"name": "look", "args": {"where": name}, "id": name, "type": "tool_call"} for name in names]
     return AIMessage(f"ai {at}", id=f"a{at}", tool_calls=made)
+
+
+def unread(name, message):
+    """A message with one more call, whose arguments nobody can read."""
+    call = {"name": "look", "args": '{"where": ', "id": name, "error": None, "type": "invalid_tool_call"}
+    return message.model_copy(update={"invalid_tool_calls": [call]})
 
 
 def answer(name, **fields):
@@ -74,6 +81,9 @@ def test_reasoning_that_is_bound_to_what_was_summed_up_goes():
         ([answer("a")], []),
         ([calls(1, "a"), human(1), answer("a")], ["h1"]),
         ([calls(1, "a"), answer("a"), answer("a"), answer("z")], ["a1", "ta"]),
+        ([unread("b", calls(1, "a")), answer("a")], []),
+        ([unread("b", calls(1, "a")), answer("b"), answer("a")], ["a1", "tb", "ta"]),
+        ([unread("b", calls(1)), answer("b"), human(1)], ["a1", "tb", "h1"]),
     ],
 )
 def test_calls_and_results_stay_only_together(tail, left):
@@ -99,6 +109,17 @@ def test_whatever_stands_there_a_provider_takes_what_is_forked(messages, found):
         else:
             assert not open_calls
             open_calls = {call["id"] for call in message.tool_calls} if isinstance(message, AIMessage) else set()
+
+
+def test_what_a_stopped_run_left_open_is_closed_the_same_way_each_time():
+    tail = [answer("x"), unread("c", calls(1, "a", "b")), answer("b")]
+    closed = closing([*TURNS, *tail], "r")
+    assert [(one.tool_call_id, one.status, one.id) for one in closed] == [
+        ("a", "error", "r-closed-a"),
+        ("c", "error", "r-closed-c"),
+    ]
+    assert forked([human(0), *tail, *closed]) == ["h0", "a1", "tb", "r-closed-a", "r-closed-c"]
+    assert closing([*TURNS, *tail, *closed], "s") == closing(TURNS, "s") == closing([], "s") == []
 
 
 def test_what_is_the_parents_own_stays_with_it_and_what_it_holds_is_not_touched():

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import redis.asyncio
 from deepagents import create_deep_agent
 from deepagents.backends import StateBackend
+from deepagents.middleware.filesystem import FilesystemMiddleware
 from deepagents.middleware.summarization import SummarizationMiddleware
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
@@ -207,6 +208,8 @@ summed = create_deep_agent(
     ],
 )
 keeper = create_deep_agent(Puppet(), backend=OutriderBackend())
+_AWAY = FilesystemMiddleware(backend=OutriderBackend(), offload_binary_content=True)
+album = create_deep_agent(Puppet(), backend=OutriderBackend(), middleware=[_AWAY])
 bare = create_agent(Puppet(), tools=TOOLS)
 patient = create_agent(
     Puppet(), middleware=[Slow({"leaf": {"description": "finds one thing", "update_strategy": "enqueue"}})]
