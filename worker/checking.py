@@ -10,6 +10,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import ValidationError
 
 from ..shared.grades import Verdict
+from ..shared.text import one_line
 from .judging import NoVerdict
 from .loading import load
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from ..shared.records import Task
+
+MAX_FAULT = 500  #: characters
 
 
 async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any], config: RunnableConfig) -> Verdict:
@@ -44,12 +47,12 @@ async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any
     try:
         return Verdict.model_validate(verdict)
     except ValidationError as error:
-        raise NoVerdict(f"{target} gave no verdict: {_fault(verdict, error)}") from None
+        raise NoVerdict(f"{target} gave no verdict: {one_line(_fault(verdict, error), MAX_FAULT)}") from None
 
 
 def _fault(verdict: Any, error: ValidationError) -> str:
     if not isinstance(verdict, dict):
-        return f"a {type(verdict).__name__}, not an object with result, explanation and criteria"
+        return f"it is of type {type(verdict).__name__}, not an object with result, explanation and criteria"
     fault = error.errors(include_input=False)[0]
     where = ".".join(str(part) for part in fault["loc"] if not isinstance(part, bool))
     return f"{where}: {fault['msg']}" if where else fault["msg"].removeprefix("Value error, ")

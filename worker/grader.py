@@ -13,7 +13,7 @@ from .activation import Activation
 from .checking import checked
 from .control import Stop
 from .grader_model import ModelGrader
-from .judging import NoVerdict
+from .judging import NoVerdict, relied_on
 from .outcomes import Failed, Graded
 from .revision import revision
 from .subject import Subject
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from ..shared.grades import Grade, GradedCriterion
+    from ..shared.grades import Grade, GradedCriterion, Verdict
     from ..shared.records import Task
     from ..shared.transitions import Claimed
     from .activation import Ended
@@ -39,6 +39,8 @@ class GradeActivation(Activation):
 
     def __init__(self, deps: Deps, claimed: Claimed, control: Control) -> None:
         self._task = claimed.task
+        self._checked: tuple[GradedCriterion, ...] = ()
+        self._said: Verdict | None = None  #: by the model, so far
         self._grade: Grade | None = None
         self._subject: Subject
         super().__init__(deps, replace(claimed, task=_by_itself(claimed.task)), control)
@@ -65,24 +67,31 @@ class GradeActivation(Activation):
         store = self._deps.store
         return await read_state(store.redis, store.keys, self._claimed.claim.task_id)
 
-    async def _graded(self, subject: Subject, state: dict[str, Any]) -> Grade:
-        passed: tuple[GradedCriterion, ...] = ()
+    async def _graded(self, subject: Subject, state: dict[str, Any]) -> Grade | None:
         checks = self._deps.agents.entry(subject.task.agent).grading.checks
         if checks is not None:
             task = subject.task.model_copy(update={"result": subject.result})
             configurable = {**self._claimed.configurable, "thread_id": task.task_id}
             config: RunnableConfig = {"configurable": configurable, "callbacks": [self._meter]}
             verdict = await checked(checks, self._deps.config.folder, task, state, config)
-            passed = recorded(verdict.criteria, "checks")
+            self._checked = recorded(verdict.criteria, "checks")
             if verdict.result != "satisfied" or subject.task.rubric is None:
-                return subject.grade(verdict.result, verdict.explanation, passed)
+                return subject.grade(verdict.result, verdict.explanation, self._checked)
             state = await self._state()  # whatever the checks did to theirs
         if subject.task.rubric is None:
             raise NoVerdict("the task has no rubric, and its agent no checks any more")
         grader = ModelGrader(self._deps, self._claimed.claim, subject, state, [self._meter], self._control.drain)
-        verdict, unverified = await grader.verdict()
+        async for self._said in grader.verdicts():
+            pass
         await grader.forget()
-        criteria = (*passed, *recorded(verdict.criteria, "model"))
+        return self._by_model()
+
+    def _by_model(self) -> Grade | None:
+        if self._said is None:
+            return None
+        subject = self._subject
+        verdict, unverified = relied_on(self._said, subject.wanted)
+        criteria = (*self._checked, *recorded(verdict.criteria, "model"))
         return subject.grade(verdict.result, verdict.explanation, criteria, unverified=unverified)
 
     def _came_to_its_end(self) -> Outcome:
@@ -97,9 +106,12 @@ class GradeActivation(Activation):
         return self._without_verdict(known.type, known.message)
 
     def _stopped(self, reason: Stop) -> Outcome:
+        if reason in {Stop.CANCELLED, Stop.STALE}:
+            return super()._stopped(reason)
+        self._grade = self._grade or self._by_model()
+        if self._grade is not None:  # a limit ended the second try: the first answer stands
+            return self._came_to_its_end()
         match reason:
-            case Stop.CANCELLED | Stop.STALE:
-                return super()._stopped(reason)
             case Stop.TIMED_OUT:
                 limit = self._claimed.task.limits.timeout_seconds or 0
                 return self._without_verdict("timeout", f"it had no verdict after {limit:g} s")

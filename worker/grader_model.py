@@ -15,13 +15,13 @@ from ..shared.grades import Verdict
 from ..shared.text import render_json
 from .grader_prompt import SYSTEM, request
 from .grader_tools import tools_for
-from .judging import NoVerdict, judged
+from .judging import NoVerdict, asked
 from .loading import load
 from .transcript import cut, transcript
 from .upstream import attached
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.callbacks import BaseCallbackHandler
@@ -48,14 +48,15 @@ class ModelGrader:
     callbacks: list[BaseCallbackHandler]
     control: RunControl
 
-    async def verdict(self) -> tuple[Verdict, bool]:
-        """The verdict, and whether it is unverified. Whatever building or asking the model raises comes through."""
+    async def verdicts(self) -> AsyncIterator[Verdict]:
+        """Its answers; the last one counts. Whatever building the model or asking it first raises comes through."""
         graph = await asyncio.to_thread(self._build)
 
         async def ask(reason: str | None) -> Verdict:
             return await self._ask(graph, self.threads[reason is not None], reason)
 
-        return await judged(ask, self.subject.wanted)
+        async for verdict in asked(ask, self.subject.wanted):
+            yield verdict
 
     @property
     def threads(self) -> tuple[str, str]:
@@ -101,11 +102,11 @@ class ModelGrader:
             "callbacks": self.callbacks,
             "recursion_limit": STEPS,
         }
-        asked = attached(graph, self._saver(), self.deps.files)
+        grader = attached(graph, self._saver(), self.deps.files)
         given = {"messages": [HumanMessage(text, id=f"{thread_id}-input")]}
-        async for _ in asked.astream(given, config, stream_mode="updates", durability="sync", control=self.control):
+        async for _ in grader.astream(given, config, stream_mode="updates", durability="sync", control=self.control):
             pass
-        state = await asked.aget_state(config)
+        state = await grader.aget_state(config)
         if state.interrupts:
             raise NoVerdict("the grader asks a person, and nobody answers graders: take tools that ask nothing")
         said = state.values.get("structured_response")

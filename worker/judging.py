@@ -11,7 +11,7 @@ from ..shared.errors import ClaimLost, OutriderError
 from ..shared.grades import shortfall
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from ..shared.grades import Verdict
 
@@ -28,21 +28,29 @@ class NoVerdict(OutriderError):
 log = structlog.get_logger("outrider.worker")
 
 
-async def judged(ask: Callable[[str | None], Awaitable[Verdict]], wanted: Sequence[str]) -> tuple[Verdict, bool]:
-    """Ask a grader, and once more where its accounting is short; the verdict, and whether it is unverified.
+async def asked(ask: Callable[[str | None], Awaitable[Verdict]], wanted: Sequence[str]) -> AsyncIterator[Verdict]:
+    """Ask a grader, and once more where its accounting is short; each of its answers, of which the last one counts.
 
-    `ask` gets the reason why it is asked again. `wanted` are the criteria that must be accounted for. Where the second
-    try raises, the first answer stands. What is still `satisfied` without an account becomes `needs_revision`.
+    `ask` gets the reason why it is asked again. `wanted` are the criteria that must be accounted for. A second try that
+    raises is none.
     """
     verdict = await ask(None)
+    yield verdict
     reason = shortfall(verdict, wanted)
-    if reason is not None:
-        try:
-            verdict = await ask(reason)
-        except (GraphBubbleUp, GraphDrained, ClaimLost):  # it was stopped, and did not fail
-            raise
-        except Exception as error:  # noqa: BLE001 the grader answered once: that is no error of its own
-            log.warning("grader.second_try_failed", error=type(error).__name__)
+    if reason is None:
+        return
+    try:
+        verdict = await ask(reason)
+    except (GraphBubbleUp, GraphDrained, ClaimLost):  # it was stopped, and did not fail
+        raise
+    except Exception as error:  # noqa: BLE001 the grader answered once: that is no error of its own
+        log.warning("grader.second_try_failed", error=type(error).__name__)
+    else:
+        yield verdict
+
+
+def relied_on(verdict: Verdict, wanted: Sequence[str]) -> tuple[Verdict, bool]:
+    """What is made of the last answer, and whether it is unverified: `satisfied` without an account is not believed."""
     if verdict.result == "satisfied" and shortfall(verdict, wanted) is not None:
         return verdict.model_copy(update={"result": "needs_revision", "explanation": NOT_CONFIRMED}), True
     return verdict, False

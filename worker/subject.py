@@ -88,4 +88,4 @@ class Subject:
 
     def error(self, kind: str, message: str) -> Grade:
         """What is recorded where there is no verdict: the grader failed, not the work."""
-        return self.grade(GradeResult.GRADER_ERROR, f"The grader failed: {kind}: {message}" if message else kind)
+        return self.grade(GradeResult.GRADER_ERROR, f"The grader failed: {kind}{f': {message}' if message else ''}")

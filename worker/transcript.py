@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from ..shared.text import clean, render_json
+from ..shared.text import clean, one_line, render_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,7 @@ def transcript(messages: Sequence[Any], asked_id: str | None = None, *, forked: 
 
 def cut(text: str) -> str:
     """The text where it is short enough for a grader, else its beginning and a mark."""
-    safe = clean(text)
-    return safe if len(safe) <= PER_MESSAGE else safe[:PER_MESSAGE] + CUT
+    return clean(text[:PER_MESSAGE]) + (CUT if len(text) > PER_MESSAGE else "")
 
 
 def _request(messages: Sequence[BaseMessage], asked_id: str | None, *, forked: bool) -> BaseMessage | None:
@@ -47,22 +46,27 @@ def _request(messages: Sequence[BaseMessage], asked_id: str | None, *, forked: b
 
 
 def _told(message: BaseMessage) -> str:
-    return f"[{_speaker(message)}] {cut(_text(message) or '(empty)')}"
+    """Lines after the first are set in: none of them looks like the next message."""
+    text = cut(_text(message) or "(empty)").replace("\n", "\n  ")
+    return f"[{_speaker(message)}] {text}"
 
 
 def _speaker(message: BaseMessage) -> str:
     if isinstance(message, HumanMessage):
         source = message.additional_kwargs.get("lc_source")
-        return f"not a person: {clean(str(source))[:40]}" if source else "user"
+        return f"not a person: {one_line(str(source), 40)}" if source else "user"
     if isinstance(message, AIMessage):
         return "assistant"
     if isinstance(message, ToolMessage):
-        return f"tool {clean(message.name or '')[:80]}".rstrip()
+        return f"tool {one_line(message.name or '', 80)}".rstrip()
     return message.type
 
 
 def _text(message: BaseMessage) -> str:
-    blocks: list[Any] = list(message.content_blocks)
+    try:
+        blocks: list[Any] = list(message.content_blocks)
+    except Exception:  # noqa: BLE001 LangChain translates a provider's blocks, and not of every form
+        return f"(blocks of another form) {message.text}".rstrip()
     return "\n".join(part for block in blocks if (part := _block(block)))
 
 

@@ -229,6 +229,12 @@ async def test_limits_hold_for_a_grade_run_by_itself(bench, monkeypatch):
     assert (task.grade.result, task.runs[1].error.type) == ("grader_error", "timeout")
 
 
+@pytest.mark.parametrize(("first", "unverified"), [(verdict("needs_revision"), False), (verdict("satisfied"), True)])
+async def test_a_limit_that_ends_the_second_try_keeps_the_first_answer(bench, first, unverified):
+    task = await bench.graded(await bench.work(limits={"max_turns": 1}), first)
+    assert (task.phase, task.grade.result, task.grade.unverified) == (Phase.QUEUED, "needs_revision", unverified)
+
+
 async def test_a_cancelled_grading_ends_cancelled(bench):
     task_id = await bench.work()
     run = bench.next(task_id)
@@ -365,7 +371,7 @@ async def test_a_model_is_asked_only_when_the_checks_pass(bench):
         ("raise", "ValueError: odd"),
         ("exit", "NoVerdict"),
         ("nonsense", "NoVerdict: ./drafting.py:odd_checks gave no verdict: result: "),
-        ("none", "NoVerdict: ./drafting.py:odd_checks gave no verdict: a NoneType, not an object with result"),
+        ("none", "NoVerdict: ./drafting.py:odd_checks gave no verdict: it is of type NoneType, not an object"),
         ("stop", "RuntimeError: the code raised StopIteration"),
     ],
 )
