@@ -5,9 +5,7 @@ python benchmarks/overhead.py [--quick] [--json FILE]
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import measures
 import redis.asyncio
+from command import options, tell
 from common import HERE, WorkerProcess, attended, machine
 from measures import QUICK, STEP_BYTES, Sizes
-from report import show, targets
+from report import shown, targets
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from sides import Bare, Ours, Side
@@ -37,11 +36,8 @@ STAGES = 11  #: of the bar, besides the tasks that are sent one at a time
 
 def main() -> None:
     """Run all measures, print the table, and write the JSON where it is asked for."""
-    parser = argparse.ArgumentParser(description="Measure outrider against bare Celery.")
-    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it works, measures little")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
-    options = parser.parse_args()
-    sizes = QUICK if options.quick else Sizes()
+    asked = options("Measure outrider against bare Celery.")
+    sizes = QUICK if asked.quick else Sizes()
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("workers start", total=sizes.one_at_a_time + STAGES)
@@ -50,9 +46,7 @@ def main() -> None:
             progress.update(bar, advance=1, description=stage or None)
 
         report = asyncio.run(_measure(sizes, tick))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
-    show(report)
+    tell(report, asked.json, *shown(report))
 
 
 async def _measure(sizes: Sizes, tick: Callable[..., None]) -> dict[str, Any]:

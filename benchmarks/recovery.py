@@ -7,7 +7,6 @@ Each measure has a Redis server of its own. The storm is that of `make faults`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import subprocess
@@ -17,17 +16,21 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
+from command import about, options, table, target, tell
 from common import HERE, WorkerProcess, machine, percentiles
-from rich.console import Console
-from rich.table import Table
 
 from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.settings import Settings
 from outrider.shared.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
 
 STORM = HERE.parent / "tests" / "storm"
 LOOK_SECONDS = 0.1
@@ -117,17 +120,12 @@ async def _bench(stack: AsyncExitStack, **settings: Any) -> Bench:
 
 def main() -> None:
     """Measure, print the table, and write the JSON where it is asked for."""
-    parser = argparse.ArgumentParser(description="Measure what happens when something dies.")
-    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it works, measures little")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
-    options = parser.parse_args()
-    sizes = QUICK if options.quick else Sizes()
+    asked = options("Measure what happens when something dies.")
+    sizes = QUICK if asked.quick else Sizes()
     report = asyncio.run(_measure(sizes))
     report["figures"]["storm"] = _storm(sizes)
     report["targets"] = _targets(report["figures"])
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
-    _show(report)
+    tell(report, asked.json, *_shown(report))
 
 
 async def _measure(sizes: Sizes) -> dict[str, Any]:
@@ -189,34 +187,21 @@ def _storm(sizes: Sizes) -> dict[str, Any]:
 
 def _targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
     storm = figures["storm"]
-    targets = [_target(f"storm of {storm['tasks']:,} tasks: {name}", n, 0) for name, n in storm["broken"].items()]
+    targets = [target(f"storm of {storm['tasks']:,} tasks: {name}", n, 0) for name, n in storm["broken"].items()]
     for kill in figures["kills"]:
         name = f"kill -9 with {kill['runs']} runs in flight, all running again, s (lease {kill['lease_s']:g} s)"
-        targets.append(_target(name, kill["all_running_after_s"], kill["lease_s"] + 2 * kill["sweep_s"]))
+        targets.append(target(name, kill["all_running_after_s"], kill["lease_s"] + 2 * kill["sweep_s"]))
     cancel = figures["cancel_ms"]
-    return [*targets, _target(f"cancel with {cancel['count']} runs in flight, stopped, p99, ms", cancel["p99"], 250)]
+    return [*targets, target(f"cancel with {cancel['count']} runs in flight, stopped, p99, ms", cancel["p99"], 250)]
 
 
-def _target(name: str, value: float, bound: float) -> dict[str, Any]:
-    return {"name": name, "value": value, "bound": bound, "reached": value <= bound}
-
-
-def _show(report: dict[str, Any]) -> None:
-    machine_, storm = report["machine"], report["figures"]["storm"]
-    console = Console(width=None if Console().is_terminal else 110)
+def _shown(report: dict[str, Any]) -> Iterator[RenderableType]:
+    storm, cancel = report["figures"]["storm"], report["figures"]["cancel_ms"]
     faults = ", ".join(f"{name} {times}" for name, times in sorted(storm["faults"].items()))
-    console.print(
-        f"{machine_['cpu']}, {machine_['cores']} cores, load {machine_['load']} before; Redis {machine_['redis']}; "
-        f"storm of {storm['seconds']:.0f} s: {faults}"
-    )
-    table = Table(title="When something dies", title_justify="left", title_style="bold")
-    for name, justify in (("", "left"), ("measured", "right"), ("target", "right"), ("", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # rich names four words
-    for target in report["targets"]:
-        judged = "[green]reached[/green]" if target["reached"] else "[red]not reached[/red]"
-        table.add_row(target["name"], f"{target['value']:g}", f"≤ {target['bound']:g}", judged)
-    table.add_row("cancel, p50, ms", f"{report['figures']['cancel_ms']['p50']:g}", "", "")
-    console.print(table)
+    yield f"{about(report['machine'])}; storm of {storm['seconds']:.0f} s: {faults}"
+    stopped = table("A cancel, until the coroutine was stopped", "", "ms")
+    stopped.add_row("p50", f"{cancel['p50']:g}")
+    yield stopped
 
 
 if __name__ == "__main__":

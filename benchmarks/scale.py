@@ -7,9 +7,7 @@ All on a Redis server of its own.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import tempfile
 import time
@@ -20,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import listing
 import redis.asyncio
+from command import about, options, table, target, tell
 from common import HERE, Counters, WorkerProcess, attended, machine
 from measures import sleepers
-from rich.console import Console
-from rich.table import Table
 from sides import Ours
 
 from outrider.orchestrator.embedded import EmbeddedRedis
@@ -31,6 +28,8 @@ from outrider.shared.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.console import RenderableType
 
     from outrider import Outrider
 
@@ -60,14 +59,9 @@ QUICK = Sizes((1, 2), sleeping=10, computing=8, large_queue=20, small_queue=3, f
 
 def main() -> None:
     """Measure, print the tables, and write the JSON where it is asked for."""
-    parser = argparse.ArgumentParser(description="Measure how outrider scales.")
-    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it works, measures little")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
-    options = parser.parse_args()
-    report = asyncio.run(_measure(QUICK if options.quick else Sizes()))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
-    _show(report)
+    asked = options("Measure how outrider scales.")
+    report = asyncio.run(_measure(QUICK if asked.quick else Sizes()))
+    tell(report, asked.json, *_shown(report))
 
 
 async def _measure(sizes: Sizes) -> dict[str, Any]:
@@ -185,34 +179,28 @@ def _targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
     few, many = figures["pages_ms"]["few"], figures["pages_ms"]["many"]
     at_once, queues = figures["at_once"], figures["queues"]
     return [
-        _target(f"{at_once['count']} one-second agents at default settings, s", at_once["wall_s"], 2),
-        _target(
+        target(f"{at_once['count']} one-second agents at default settings, s", at_once["wall_s"], 2),
+        target(
             "slowest page of many finished tasks, times that of few", max(many[kind] / few[kind] for kind in few), 2
         ),
-        _target(
+        target(
             "small queue's longest wait, share of the large one's", queues["small"]["max"] / queues["large"]["max"], 0.5
         ),
     ]
 
 
-def _target(name: str, value: float, bound: float) -> dict[str, Any]:
-    return {"name": name, "value": round(value, 2), "bound": bound, "reached": value <= bound}
-
-
-def _show(report: dict[str, Any]) -> None:
-    facts, sizes, figures = report["machine"], report["sizes"], report["figures"]
-    console = Console(width=None if Console().is_terminal else 110)
-    console.print(f"{facts['cpu']}, {facts['cores']} cores, load {facts['load']}; Redis {facts['redis']}")
-    rates = _table("Processes", "", *(f"{row['processes']}" for row in figures["processes"]))
+def _shown(report: dict[str, Any]) -> tuple[RenderableType, ...]:
+    sizes, figures = report["sizes"], report["figures"]
+    rates = table("Processes", "", *(f"{row['processes']}" for row in figures["processes"]))
     for kind, name in (
         ("sleeping_per_s", f"one-second agents per second, {THREADS} threads each"),
         ("computing_per_s", "agents per second that compute for 50 ms, prefork"),
     ):
         rates.add_row(name, *(f"{row[kind]:,.1f}" for row in figures["processes"]))
-    waits = _table("Two queues, one worker", "", "tasks", "wait p50, s", "longest, s")
+    waits = table("Two queues, one worker", "", "tasks", "wait p50, s", "longest, s")
     for name, row in figures["queues"].items():
         waits.add_row(name, f"{row['tasks']}", f"{row['p50']:.1f}", f"{row['max']:.1f}")
-    load = _table("Redis, per task", "", "figure")
+    load = table("Redis, per task", "", "figure")
     for key, name in (
         ("commands", "commands, with those in scripts"),
         ("reads", "socket reads"),
@@ -223,21 +211,10 @@ def _show(report: dict[str, Any]) -> None:
     ):
         load.add_row(name, f"{figures['redis_per_task'][key]:,.1f}")
     load.add_row("  of these its record and its places in indexes", f"{figures['bytes_of_record']:,}")
-    lists = _table("A page of 50, p50, ms", "finished tasks", f"{sizes['few']:,}", f"{sizes['many']:,}")
+    lists = table("A page of 50, p50, ms", "finished tasks", f"{sizes['few']:,}", f"{sizes['many']:,}")
     for kind, few in figures["pages_ms"]["few"].items():
         lists.add_row(kind, f"{few:.1f}", f"{figures['pages_ms']['many'][kind]:.1f}")
-    judged = _table("Targets", "", "measured", "target", "")
-    for target in report["targets"]:
-        word = "[green]reached[/green]" if target["reached"] else "[red]not reached[/red]"
-        judged.add_row(target["name"], f"{target['value']:g}", f"≤ {target['bound']:g}", word)
-    console.print(rates, waits, load, lists, judged)
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for at, column in enumerate(columns):
-        table.add_column(column, justify="right" if at else "left", min_width=0 if at else 56)
-    return table
+    return about(report["machine"]), rates, waits, load, lists
 
 
 if __name__ == "__main__":

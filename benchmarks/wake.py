@@ -7,9 +7,7 @@ All times are those of Redis: of the events that the store's transitions write.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import tempfile
 from bisect import bisect
 from collections import Counter
@@ -18,17 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
+from command import about, options, table, target, tell
 from common import HERE, WorkerProcess, attended, machine, percentiles
-from rich.console import Console
-from rich.table import Table
 
 from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
     from outrider.shared.records import Event, Task
 
+#: The agents that lead many children, and what each does as they end.
+CROWDS = {"works": "works", "leaves": "rests"}
 PATIENCE_SECONDS = 300  #: for one parent with all its children
 
 
@@ -46,14 +49,9 @@ QUICK = Sizes(parents=2, wakes=5, children=50)
 
 def main() -> None:
     """Measure, print the table, and write the JSON where it is asked for."""
-    parser = argparse.ArgumentParser(description="Measure how parents are woken.")
-    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it works, measures little")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
-    options = parser.parse_args()
-    report = asyncio.run(_measure(QUICK if options.quick else Sizes()))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
-    _show(report)
+    asked = options("Measure how parents are woken.")
+    report = asyncio.run(_measure(QUICK if asked.quick else Sizes()))
+    tell(report, asked.json, *_shown(report))
 
 
 async def _measure(sizes: Sizes) -> dict[str, Any]:
@@ -76,7 +74,7 @@ async def _measure(sizes: Sizes) -> dict[str, Any]:
 async def _figures(outrider: Outrider, sizes: Sizes) -> dict[str, Any]:
     await _led(outrider, "relay", 1)  # the worker starts, and the scripts are known
     wakes = await _wakes(outrider, sizes)
-    return {"wake_ms": wakes} | {agent: await _crowd(outrider, agent, sizes.children) for agent in ("works", "leaves")}
+    return {"wake_ms": wakes} | {agent: await _crowd(outrider, agent, sizes.children) for agent in CROWDS}
 
 
 async def _led(outrider: Outrider, agent: str, number: int) -> Task:
@@ -139,41 +137,31 @@ async def _crowd(outrider: Outrider, agent: str, count: int) -> dict[str, Any]:
 def _targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
     wake = figures["wake_ms"]
     targets = [
-        _target("child settled to wake claimed, p50, ms", wake["p50"], 30),
-        _target("child settled to wake claimed, p99, ms", wake["p99"], 150),
+        target("child settled to wake claimed, p50, ms", wake["p50"], 30),
+        target("child settled to wake claimed, p99, ms", wake["p99"], 150),
     ]
-    for agent, parent in (("works", "while their parent works"), ("leaves", "while their parent rests")):
+    for agent, parent in CROWDS.items():
         crowd = figures[agent]
         untold = crowd["children"] - crowd["told_once"]
         targets += [
-            _target(f"{crowd['children']:,} children settle {parent}, within s", crowd["settled_within_s"], 5),
-            _target("  of them not told exactly once", untold, 0),
-            _target("  further runs of their parent", crowd["further_runs"], 3),
+            target(
+                f"{crowd['children']:,} children settle while their parent {parent}, within s",
+                crowd["settled_within_s"],
+                5,
+            ),
+            target("  of them not told exactly once", untold, 0),
+            target("  further runs of their parent", crowd["further_runs"], 3),
         ]
     return targets
 
 
-def _target(name: str, value: float, bound: float) -> dict[str, Any]:
-    return {"name": name, "value": value, "bound": bound, "reached": value <= bound}
-
-
-def _show(report: dict[str, Any]) -> None:
-    machine_, figures = report["machine"], report["figures"]
-    console = Console(width=None if Console().is_terminal else 110)
-    console.print(
-        f"{machine_['cpu']}, {machine_['cores']} cores, load {machine_['load']} before; Redis {machine_['redis']}; "
-        f"{figures['wake_ms']['count']} wakes, one at a time"
-    )
-    table = Table(title="How parents are woken", title_justify="left", title_style="bold")
-    for name, justify in (("", "left"), ("measured", "right"), ("target", "right"), ("", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # rich names four words
-    for target in report["targets"]:
-        judged = "[green]reached[/green]" if target["reached"] else "[red]not reached[/red]"
-        table.add_row(target["name"], f"{target['value']:g}", f"≤ {target['bound']:g}", judged)
-    for agent in ("works", "leaves"):
-        after = figures[agent]["told_all_after_s"]
-        table.add_row(f"last child settled to the end of the parent that {agent}, s", f"{after:g}", "", "")
-    console.print(table)
+def _shown(report: dict[str, Any]) -> Iterator[RenderableType]:
+    figures = report["figures"]
+    yield f"{about(report['machine'])}; {figures['wake_ms']['count']} wakes, one at a time"
+    after = table("Last child settled to the end of its parent", "", "s")
+    for agent, parent in CROWDS.items():
+        after.add_row(f"a parent that {parent}", f"{figures[agent]['told_all_after_s']:g}")
+    yield after
 
 
 if __name__ == "__main__":
