@@ -10,6 +10,22 @@ TIMED_OUT = Ending(RunStatus.TIMEOUT, EndedAs.TIMED_OUT, Status.TIMEOUT)
 ASKS = Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, task_phase=Phase.ASKING)
 
 
+def submission(path, **fields):
+    """One more task of a tree, named by its path: `r/a/b` is `b`, a child of `a`."""
+    *above, name = path.split("/")
+    values = {
+        "task_id": name,
+        "run_id": f"{name}-1",
+        "agent": "echo",
+        "title": "echo",
+        "queue": "subagents",
+        "input": {},
+        "parent_id": above[-1] if above else None,
+        "ancestors": tuple(above),
+    }
+    return Submission(**values | fields)
+
+
 class Tree:
     """Submits and runs tasks by name, as a client and a worker would."""
 
@@ -23,13 +39,7 @@ class Tree:
 
     async def submit(self, name, parent=None, claim=None, snapshot=None, **changes):
         self.paths[name] = (*self.paths[parent], parent) if parent else ()
-        facts = self.facts(name)
-        values = {"parent_id": parent, "ancestors": facts.ancestors, "queue": "subagents", "input": {}} | changes
-        return await self.store.submit(
-            Submission(task_id=name, run_id=f"{name}-1", agent="echo", title="echo", **values),
-            claim,
-            snapshot,
-        )
+        return await self.store.submit(submission("/".join((*self.paths[name], name)), **changes), claim, snapshot)
 
     async def claim(self, name="t"):
         run_id = (await self.store.peek(name)).run_id

@@ -10,6 +10,7 @@ from outrider.shared.settings import Settings
 from workers import Desk, WorkerProcess, plain
 
 CONFIG = Path(__file__).parent / "integration" / "parents" / "langgraph.json"
+AGENTS = ["agent", "deep"]  #: a parent of LangChain and one of deepagents
 QUICK = {"OUTRIDER_LEASE_SECONDS": "3", "OUTRIDER_HEARTBEAT_SECONDS": "0.5"}
 #: What a test that failed left at a gate does not hold up the end of its workers.
 GRACE = {"OUTRIDER_GRACE_SECONDS": "1"}

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from families import submission
 from outrider.shared.errors import LimitReached
 from outrider.shared.limits import Limits
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Ending, Facts
 
 LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"done"')
@@ -26,9 +27,7 @@ class Queue:
 
     async def submit(self, *names):
         for at, name in enumerate(names):
-            await self.store.submit(
-                Submission(task_id=name, run_id=f"{name}-1", agent="echo", title="echo", queue="subagents", input={})
-            )
+            await self.store.submit(submission(name))
             # As if a millisecond lay between any two.
             created = int(await self.store.redis.hget(self.store.keys.run(f"{name}-1"), "created_ms"))
             await self.store.redis.hset(self.store.keys.run(f"{name}-1"), "created_ms", created + at)
@@ -221,20 +220,8 @@ class Trees:
         self.store = store
 
     async def submit(self, path, *, limits=None, **fields):
-        *above, name = path.split("/")
-        submission = Submission(
-            task_id=name,
-            run_id=f"{name}-1",
-            agent="echo",
-            title="echo",
-            queue="subagents",
-            input={},
-            parent_id=above[-1] if above else None,
-            ancestors=tuple(above),
-            limits=Limits(**limits or {}),
-            **fields,
-        )
-        return (await self.store.submit(submission)).created
+        made = submission(path, limits=Limits(**limits or {}), **fields)
+        return (await self.store.submit(made)).created
 
     async def refused(self, path, **fields):
         """Why it is not taken; nothing was written."""

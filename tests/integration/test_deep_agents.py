@@ -27,10 +27,9 @@ def place(redis_server):
 
 
 @pytest.fixture
-async def site(place):
-    async with puppets.site(*place) as site:
-        await put(site, "skills", {"/shop/SKILL.md": SHOP, "/broken/SKILL.md": BROKEN})
-        yield site
+async def site(site):
+    await put(site, "skills", {"/shop/SKILL.md": SHOP, "/broken/SKILL.md": BROKEN})
+    return site
 
 
 # --- skills ----------------------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from families import submission
 from outrider.shared import deliveries
 from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
-from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Ending, Facts
 
 URL = "https://example.com/hook"
 LEASE_MS = 30_000
@@ -18,15 +18,9 @@ FAILED = Ending(RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, error_type="Boom"
 ASKS = Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, Phase.ASKING, (Interrupt(id="q", value="?"),))
 
 
-@pytest.fixture
-def store(any_redis, namespace):
-    return Store(any_redis, namespace)
-
-
 async def submit(store, facts=FACTS, **changes):
-    values = {"task_id": facts.task_id, "run_id": f"{facts.task_id}-1", "agent": "echo", "title": "echo"}
-    values |= {"queue": "q1", "input": {"text": "go"}, "parent_id": facts.parent_id, "ancestors": facts.ancestors}
-    await store.submit(Submission(**values | {"webhook": URL if facts.webhook else None} | changes))
+    path, webhook = "/".join((*facts.ancestors, facts.task_id)), URL if facts.webhook else None
+    await store.submit(submission(path, **{"queue": "q1", "input": {"text": "go"}, "webhook": webhook} | changes))
 
 
 async def run(store, ending, facts=FACTS):

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import uuid
 
 import pytest
 
@@ -25,28 +24,6 @@ from workers import AGENTS as AGENTS_FILE
 from workers import bench
 
 CLI = "from outrider.orchestrator.cli.main import main; main()"
-AGENTS = ["agent", "deep"]
-
-
-@pytest.fixture(scope="module")
-def place(redis_server):
-    namespace = f"fork-{uuid.uuid4().hex[:8]}"
-    with puppets.workers(redis_server.url, namespace, count=1):
-        yield redis_server.url, namespace
-
-
-@pytest.fixture
-async def site(place):
-    async with puppets.site(*place) as site:
-        yield site
-
-
-@pytest.fixture(params=AGENTS)
-async def parent(site, request):
-    task_id = await site.parent(request.param)
-    await site.read(task_id)
-    yield task_id
-    await site.o.cancel(task_id)
 
 
 async def fork(site, parent, text="brief", agent="agent", **fields):

@@ -3,8 +3,6 @@
 The puppets' model refuses a history in which a call has no result directly after it, or a result no call.
 """
 
-import uuid
-
 import pytest
 
 import puppets
@@ -12,21 +10,7 @@ from outrider.shared.errors import TaskActive
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from puppets import called, started
 
-AGENTS = ["agent", "deep"]
 CLOSED = "No result: the run ended before"
-
-
-@pytest.fixture(scope="module")
-def place(redis_server):
-    namespace = f"goes-on-{uuid.uuid4().hex[:8]}"
-    with puppets.workers(redis_server.url, namespace, count=1):
-        yield redis_server.url, namespace
-
-
-@pytest.fixture
-async def site(place):
-    async with puppets.site(*place) as site:
-        yield site
 
 
 async def in_the_middle(site, agent, **fields):
@@ -59,7 +43,7 @@ async def closed_and_goes_on(site, task_id, message="go on"):
     return task
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_a_cancelled_task_goes_on(site, agent):
     task_id = await in_the_middle(site, agent)
     await site.o.cancel(task_id)
@@ -68,7 +52,7 @@ async def test_a_cancelled_task_goes_on(site, agent):
     assert [run.status for run in task.runs] == [RunStatus.CANCELLED, RunStatus.SUCCESS]
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_a_task_whose_working_time_was_over_goes_on(site, agent):
     # Time enough to come to the calls, and little to wait then.
     task_id = await in_the_middle(site, agent, limits={"timeout_seconds": 4})
@@ -77,7 +61,7 @@ async def test_a_task_whose_working_time_was_over_goes_on(site, agent):
     await closed_and_goes_on(site, task_id)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_a_task_whose_turns_were_used_up_goes_on_and_counts_anew(site, agent):
     task_id = await site.parent(agent, limits={"max_turns": 1})
     await site.read(task_id)
@@ -97,7 +81,7 @@ async def test_a_task_whose_turns_were_used_up_goes_on_and_counts_anew(site, age
     assert (await site.o.wait(task_id)).status is Status.SUCCESS
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_a_failed_task_goes_on(site, agent):
     task_id = await site.parent(agent)
     await site.read(task_id)
@@ -117,7 +101,7 @@ async def test_tasks_whose_worker_was_lost_go_on(redis_url, namespace):
     env = puppets.QUICK | {"OUTRIDER_LEASE_SECONDS": "1.5", "OUTRIDER_MAX_ATTEMPTS": "1"}
     async with puppets.site(redis_url, namespace) as site:
         with puppets.worker(redis_url, namespace, **env) as worker:
-            task_ids = [await in_the_middle(site, agent) for agent in AGENTS]
+            task_ids = [await in_the_middle(site, agent) for agent in puppets.AGENTS]
             worker.process.kill()
         with puppets.worker(redis_url, namespace, **env):
             for task_id in task_ids:
@@ -127,7 +111,7 @@ async def test_tasks_whose_worker_was_lost_go_on(redis_url, namespace):
                 await closed_and_goes_on(site, task_id)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_a_question_is_dropped_and_its_call_is_closed(site, agent):
     task_id = await site.parent(agent)
     await site.read(task_id)
@@ -166,7 +150,7 @@ async def test_a_task_whose_agent_is_gone_ends_in_a_clear_error(site):
 # Interrupts and follow-ups
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_an_interrupt_in_the_middle_of_calls_keeps_what_is_done_and_goes_on_at_once(site, agent):
     task_id = await in_the_middle(site, agent)
     with pytest.raises(TaskActive):
@@ -179,7 +163,7 @@ async def test_an_interrupt_in_the_middle_of_calls_keeps_what_is_done_and_goes_o
     ]
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_an_interrupt_in_the_middle_of_a_model_call_drops_that_call_alone(site, agent):
     task_id = await site.parent(agent)
     await site.read(task_id)
@@ -191,7 +175,7 @@ async def test_an_interrupt_in_the_middle_of_a_model_call_drops_that_call_alone(
     assert (await site.o.wait(task_id)).status is Status.SUCCESS
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_interrupts_one_after_the_other_leave_a_valid_history(site, agent):
     task_id = await in_the_middle(site, agent)
     for at in range(5):
@@ -200,7 +184,7 @@ async def test_interrupts_one_after_the_other_leave_a_valid_history(site, agent)
     assert len(task.runs) == 6
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", puppets.AGENTS)
 async def test_follow_ups_come_in_order_and_the_last_ending_counts(site, agent):
     task_id = await site.parent(agent)
     await site.read(task_id)

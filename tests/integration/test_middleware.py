@@ -25,34 +25,11 @@ from outrider.shared.transitions import Facts
 from puppets import called, started
 
 CLI = "from outrider.orchestrator.cli.main import main; main()"
-AGENTS = ["agent", "deep"]
 
 
 class Calls(GenericFakeChatModel):
     def bind_tools(self, tools, **kwargs):
         return self
-
-
-@pytest.fixture(scope="module")
-def place(redis_server):
-    namespace = f"middleware-{uuid.uuid4().hex[:8]}"
-    with puppets.workers(redis_server.url, namespace, count=1):
-        yield redis_server.url, namespace
-
-
-@pytest.fixture
-async def site(place):
-    async with puppets.site(*place) as site:
-        yield site
-
-
-@pytest.fixture(params=AGENTS)
-async def parent(site, request):
-    """A parent whose model waits for what to say."""
-    task_id = await site.parent(request.param)
-    await site.read(task_id)
-    yield task_id
-    await site.o.cancel(task_id)
 
 
 def prompt(middleware):

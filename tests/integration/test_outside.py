@@ -5,15 +5,9 @@ import pytest
 from outrider.shared.errors import BadInput, InboxLost, OutriderError, UnknownTask
 from outrider.shared.outside import Busy
 from outrider.shared.statuses import EndedAs, RunStatus, Status
-from outrider.shared.store import Store
 from outrider.shared.transitions import Ending, Facts, Submission
 
 LEASE_MS = 30_000
-
-
-@pytest.fixture
-def store(any_redis, namespace):
-    return Store(any_redis, namespace)
 
 
 @pytest.fixture

@@ -24,12 +24,6 @@ def place(request, redis_server):
         yield redis_server.url, namespace, broker
 
 
-@pytest.fixture
-async def site(place):
-    async with puppets.site(*place) as site:
-        yield site
-
-
 async def lead(site, agent="agent", children=("wait",), **fields):
     """A parent whose model has started these children, and waits for what to say; their ids."""
     parent = await site.parent(agent, **fields)

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from families import submission
 from outrider.shared.errors import AnswerConflict, NotWaiting, SeveralQuestions, UnknownTask
 from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status, Strategy
-from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Ending, Facts
 
 LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"done"')
@@ -21,15 +21,9 @@ def asks(*ids):
     return Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, Phase.ASKING, questions)
 
 
-@pytest.fixture
-def store(any_redis, namespace):
-    return Store(any_redis, namespace)
-
-
 async def submit(store, facts=FACTS, **changes):
-    values = {"task_id": facts.task_id, "run_id": f"{facts.task_id}-1", "agent": "echo", "title": "echo"}
-    values |= {"queue": "q1", "input": {"text": "go"}, "parent_id": facts.parent_id, "ancestors": facts.ancestors}
-    await store.submit(Submission(**values | changes))
+    path = "/".join((*facts.ancestors, facts.task_id))
+    await store.submit(submission(path, **{"queue": "q1", "input": {"text": "go"}} | changes))
 
 
 async def claim(store, facts=FACTS):

@@ -7,7 +7,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 import puppets
-import workers
+from families import submission
 from outrider.shared.checkpoints import RedisSaver
 from outrider.shared.errors import ParentClosed, UnknownTask
 from outrider.shared.filestore import RedisStore
@@ -15,7 +15,7 @@ from outrider.shared.keys import Keys
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Submission
+from outrider.shared.transitions import Ending
 from outrider.shared.trees import tree_namespace
 from outrider.worker.sweeper import Sweeper
 
@@ -38,19 +38,7 @@ class Wood:
         self.saver, self.files = RedisSaver(store.redis, store.keys), RedisStore(store.redis, store.keys)
 
     async def submit(self, path, **fields):
-        *above, name = path.split("/")
-        submission = Submission(
-            task_id=name,
-            run_id=f"{name}-1",
-            agent="echo",
-            title="echo",
-            queue="subagents",
-            input={},
-            parent_id=above[-1] if above else None,
-            ancestors=tuple(above),
-            **fields,
-        )
-        return await self.store.submit(submission)
+        return await self.store.submit(submission(path, **fields))
 
     async def facts(self, name):
         return await self.store.facts(name)
@@ -255,13 +243,6 @@ def test_no_key_of_a_task_is_forgotten():
 
 
 # With agents of real graphs
-
-
-@pytest.fixture
-async def bench(redis_url, namespace, monkeypatch):
-    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
-    async with workers.bench(redis_url, namespace) as bench:
-        yield bench
 
 
 @pytest.mark.parametrize("agent", ["deep", "no_checkpoints_inside", "asks", "raises", "looper", "bounded"])

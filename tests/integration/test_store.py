@@ -21,11 +21,6 @@ LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"done"')
 
 
-@pytest.fixture
-def store(any_redis, namespace):
-    return Store(any_redis, namespace)
-
-
 def submission(name="t", **changes):
     values = {
         "task_id": name,

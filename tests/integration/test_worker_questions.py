@@ -3,19 +3,11 @@
 import pytest
 
 import sites
-import workers
 from outrider.shared import clockwork
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
 from outrider.shared.transitions import Facts
 from outrider.worker.outcomes import Paused
-
-
-@pytest.fixture
-async def bench(redis_url, namespace, monkeypatch):
-    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
-    async with workers.bench(redis_url, namespace) as bench:
-        yield bench
 
 
 async def answer(bench, task, *values, **by_value):

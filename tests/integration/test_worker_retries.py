@@ -4,7 +4,6 @@ import signal
 
 import pytest
 
-import workers
 from outrider.shared import clockwork
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, RunStatus, Status
@@ -16,12 +15,10 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-async def bench(redis_url, namespace, monkeypatch):
-    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+def bench(bench, monkeypatch):
     monkeypatch.setattr(clockwork, "FIRST_PAUSE_MS", HOUR_MS)
     monkeypatch.setattr(clockwork, "LONGEST_PAUSE_MS", 3 * HOUR_MS)
-    async with workers.bench(redis_url, namespace) as bench:
-        yield bench
+    return bench
 
 
 async def let_its_time_come(bench, task_id, run_id):

@@ -16,13 +16,6 @@ from outrider.worker import activation
 from outrider.worker.outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
 
 
-@pytest.fixture
-async def bench(redis_url, namespace, monkeypatch):
-    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
-    async with workers.bench(redis_url, namespace) as bench:
-        yield bench
-
-
 def types(events):
     return [event.type for event in events]
 

@@ -2,9 +2,6 @@
 
 import asyncio
 
-import pytest
-
-import workers
 from outrider.shared.settings import Settings
 from outrider.worker.control import Stop
 from outrider.worker.outcomes import Finished, Waits
@@ -12,13 +9,6 @@ from outrider.worker.sweeper import Sweeper
 from sites import Monitor, open_site
 
 SLOTS = 2
-
-
-@pytest.fixture
-async def bench(redis_url, namespace, monkeypatch):
-    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
-    async with workers.bench(redis_url, namespace) as bench:
-        yield bench
 
 
 async def full(bench):
