@@ -14,6 +14,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 
+from forked import ForkedCelery
 from outrider.shared.config import Config
 from outrider.shared.connections import connect
 from outrider.shared.filestore import RedisStore
@@ -124,7 +125,7 @@ async def bench(redis_url, namespace, agents=AGENTS, **settings):
 
 
 class WorkerProcess:
-    """A real worker: `python -m outrider.worker`, on a Redis and a namespace of the test's."""
+    """A real worker: what `python -m outrider.worker` becomes, on a Redis and a namespace of the test's."""
 
     def __init__(self, redis_url, namespace, *args, **env):
         self.environment = {
@@ -141,10 +142,8 @@ class WorkerProcess:
         self._more = threading.Condition()
 
     def __enter__(self):
-        command = [sys.executable, "-u", "-W", "ignore", "-m", "outrider.worker", *self.args]
-        self.process = subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        command = ["-A", "outrider.worker.main", "worker", *self.args]
+        self.process = ForkedCelery(command, self.environment)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         return self
