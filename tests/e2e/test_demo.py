@@ -71,8 +71,9 @@ def test_a_lead_and_its_analysts_answer_with_citations_that_stand_there(docs, en
     assert analysts
     assert {(one["agent"], one["parent_id"]) for one in analysts} == {("analyst", lead["task_id"])}
     assert {one["status"] for one in shown["tasks"]} == {"success"}
-    assert [run["ended_as"] for run in lead["runs"]][:2] == ["paused", "rested"]
     *agents, grade = lead["runs"]
+    # Analysts may be quicker than the lead, which then hears of them before it has to rest.
+    assert (agents[0]["ended_as"], agents[-1]["ended_as"]) == ("paused", "finished")
     assert shown["wakes"] == len(agents) - 2
     assert (grade["kind"], grade["grade"]["result"], lead["grade"]["result"]) == ("grade", "satisfied", "satisfied")
     assert all(criterion["by"] == "checks" for criterion in lead["grade"]["criteria"])

@@ -51,7 +51,8 @@ async def test_no_text_of_a_chunk_reaches_the_lead_the_broker_or_celery_s_events
     told, listening = [], asyncio.Event()
     listener = asyncio.create_task(overheard(redis_url, told, listening))
     await listening.wait()
-    async with Stage(CONFIG, workers=2, concurrency=1) as stage:
+    # One agent at a time: the lead has to rest before its analysts work.
+    async with Stage(CONFIG, workers=1, concurrency=1) as stage:
         o = stage.outrider
         submitted = await o.submit("lead", QUESTION, configurable={"docs": str(docs)})
         lead = await o.wait(submitted.task_id)
