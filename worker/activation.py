@@ -20,7 +20,7 @@ from .control import Stop
 from .deadlines import Deadlines
 from .executor import current_jobs
 from .meter import Meter
-from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, Retry, TimedOut
+from .outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, Retry, TimedOut, type_of
 from .progress import Emitter
 from .retries import is_retryable, least_pause
 from .upstream import attached
@@ -182,7 +182,7 @@ class Activation:
 
     def _failed(self, error: BaseException) -> Failed | Graded | Retry:
         entry = self._deps.config.agents.get(self._claimed.task.agent)
-        log.warning("agent.failed", error=type(error).__name__, at=_frames(error))
+        log.warning("agent.failed", error=type_of(error), at=_frames(error))
         failed = self.failed(error)
         again = is_retryable(error, entry.retry_on if entry else ())
         return Retry(failed, least_pause(error)) if again else failed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..shared.events import GRADE_FINISHED
 from ..shared.statuses import EndedAs, Phase, RunStatus, Status
-from ..shared.text import clean, clip
+from ..shared.text import clean, clip, one_line
 from ..shared.transitions import Ending
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..shared.records import Interrupt
 
 MAX_ERROR = 10_000  #: characters of an error's message in the record
+MAX_TYPE = 200  #: of the name of its type
 
 
 INVALID_ANSWER = "InvalidAnswer"  #: the type of the error that a waiting task shows whose agent did not take an answer
@@ -65,7 +66,7 @@ class Failed:
     @classmethod
     def by(cls, error: BaseException) -> Failed:
         """Name an error by its own type, with its message made safe and short."""
-        return cls(type(error).__name__, message_of(error))
+        return cls(type_of(error), message_of(error))
 
     def after(self, attempts: int) -> Failed:
         """The same, where it was met in more attempts than one."""
@@ -191,6 +192,14 @@ def ending(outcome: Settling, usage: Usage | None = None, events: Sequence[tuple
 
 def _after(message: str, attempts: int) -> str:
     return f"{message} (after {attempts} attempts)" if attempts > 1 else message
+
+
+def type_of(error: BaseException) -> str:
+    """The name of an error's type, as one short line: parents, logs and Flower show it."""
+    try:
+        return one_line(type(error).__name__, MAX_TYPE)
+    except Exception:  # noqa: BLE001 an agent's exception may fail at this too
+        return "Exception"
 
 
 def message_of(error: BaseException) -> str:

@@ -144,7 +144,7 @@ def _inherited(claimed: Claimed, given: dict[str, Any], agent: Pregel[Any, Any, 
         return []
     inherited = Inherited.of(claimed.snapshot)
     if inherited.files:
-        given[FILES] = {**inherited.files, **given.get(FILES, {})}
+        given[FILES] = {**inherited.files, **(given.get(FILES) or {})}
     messages = inherited.messages if PAYLOADS in agent.channels else without_names(inherited.messages)
     return [*messages, preamble(claimed.run.run_id)]
 

@@ -80,7 +80,8 @@ def complain(text: str) -> None:
 def print_json(value: Any, *, lines: bool = False) -> None:
     """Print one JSON document; with `lines` on a line of its own, at once."""
     ascii_only = (sys.stdout.encoding or "ascii").lower() not in {"utf-8", "utf8"}
-    print(json.dumps(value, ensure_ascii=ascii_only, indent=None if lines else 2), flush=lines)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=None if lines else 2)
+    print(_CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text), flush=lines)
 
 
 def print_text(text: str) -> None:

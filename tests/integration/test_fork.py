@@ -121,6 +121,21 @@ async def test_a_fork_may_start_no_tasks_unless_its_limits_allow(site, parent):
     assert len(await site.children(free)) == 1
 
 
+async def test_a_fork_of_a_fork_has_all_above_it_and_each_takes_what_its_own_limits_allow(site, parent):
+    child = await fork(site, parent, "one", limits={"max_children": 1})
+    above = await site.read(child)
+    below = await fork(site, child, "two")
+    assert said(await site.read(below)) == [*said(above), ("human", PREAMBLE), ("human", "two")]
+    assert (await site.call(below, started("three"))).last == NOT_FOR_FORKS
+    with pytest.raises(ParentClosed, match=r"limits\.max_children = 0"):
+        await fork(site, below, "three")
+    with pytest.raises(ParentClosed, match=r"limits\.max_children = 1"):
+        await fork(site, child, "another")
+    assert (await site.o.get(below)).parent_id == child
+    await site.o.cancel(child)
+    assert (await site.o.get(below)).status is Status.CANCELLED
+
+
 async def test_a_child_keeps_the_tools_and_the_prompt_of_its_parent_to_the_byte(site):
     parent = await site.parent("agent")
     mine = (await site.read(parent)).prefix
@@ -163,6 +178,9 @@ async def test_files_of_the_parents_state_and_what_stands_in_them_are_the_childs
     await site.read(child)
     read = await site.call(child, called("read_file", file_path="/large_tool_results/x"))
     assert "all of it" in read.last
+    without = await fork(site, parent, agent="deep", state={"files": None})
+    await site.read(without)
+    assert "all of it" in (await site.call(without, called("read_file", file_path="/large_tool_results/x"))).last
     bare = await fork(site, parent, agent="bare")
     await site.read(bare)
     await site.say(bare)

@@ -990,3 +990,10 @@ def test_a_terminal_folds_long_messages(terminal):
 
 def test_controls_are_shown_not_obeyed():
     assert console.visible("a\tb\nc\x1b[0m\x9b\r\u2066\u061c") == "a\tb\nc\ufffd[0m\ufffd\ufffd\ufffd\ufffd"
+
+
+def test_json_is_escaped_where_a_terminal_would_obey_it(capsys):
+    console.print_json({"a\x9b": "\u202e\x1b[2J"}, lines=True)
+    out = capsys.readouterr().out
+    assert out == '{"a\\u009b": "\\u202e\\u001b[2J"}\n'
+    assert json.loads(out) == {"a\x9b": "\u202e\x1b[2J"}

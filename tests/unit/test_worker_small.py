@@ -47,6 +47,19 @@ def test_an_error_text_is_safe_and_bounded():
     assert failed.message.endswith("(cut: 500,003 characters in all)")
 
 
+def test_the_name_of_an_errors_type_is_one_short_line():
+    forged = type("Boom\nstatus\tsuccess " + "x" * 500_000, (Exception,), {})
+    name = Failed.by(forged()).type
+    assert (name[:21], len(name)) == ("Boom status success x", 200)
+
+    class Nameless(type):
+        @property
+        def __name__(cls):
+            raise ValueError
+
+    assert Failed.by(Nameless("Boom", (Exception,), {})("text")) == Failed("Exception", "text")
+
+
 async def test_the_first_reason_to_stop_stands():
     control = Control("run", asyncio.get_running_loop())
     work = asyncio.create_task(asyncio.Event().wait())
