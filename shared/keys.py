@@ -33,7 +33,8 @@ class Keys:
     def large(self, task_id: str) -> str:
         """Hash: what of the task may be large, as JSON: `context`, `configurable`, `interrupts`, `result`, `unsaved`.
 
-        Apart from the record, which lists and walks read whole.
+        So are its `rubric` and, as text, the `request` that it is graded by. Apart from the record, which lists and
+        walks read whole.
         """
         return self._key("large", task_id)
 

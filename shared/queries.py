@@ -69,6 +69,10 @@ class Queries:
         """JSON text of the result that the task's last run wrote, also where the task has not ended; empty: none."""
         return (await self.redis.hget(self.keys.large(task_id), "result") or b"").decode()
 
+    async def request(self, task_id: str) -> str:
+        """The beginning of the text that a task with a rubric was submitted with; empty where that is not kept."""
+        return (await self.redis.hget(self.keys.large(task_id), "request") or b"").decode()
+
     async def peek(self, task_id: str) -> Task:
         """The task's record alone, in one round trip."""
         fields = await self.redis.hgetall(self.keys.task(task_id))

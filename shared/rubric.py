@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_RUBRIC = 50_000  #: characters: a grader reads it whole, each time
+PER_MESSAGE = 4_000  #: characters of a message that a grader reads
 MAX_ITERATIONS, DEFAULT_ITERATIONS = 100, 3
 
 

@@ -105,6 +105,7 @@ class Store(Cancels, Questions, Updates, Outside, Deliveries, Removal):
                 json.dumps(submission.context) if submission.context is not None else "",
                 json.dumps(submission.configurable) if submission.configurable else "",
                 submission.rubric.model_dump_json() if submission.rubric else "",
+                submission.request,
                 self._max_pending,
                 MAX_OPEN_CHILDREN,
                 MAX_DEPTH,

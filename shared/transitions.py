@@ -11,7 +11,8 @@ from pydantic import Field
 
 from .limits import Limits, Usage
 from .record import Record
-from .rubric import Rubric  # noqa: TC001 pydantic reads it
+from .rubric import PER_MESSAGE, Rubric
+from .text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,12 @@ class Submission(Record):
     grade_queue: str | None = None  #: where the runs go that grade this task; `None`: its work is not graded
     max_attempts: int | None = None
     idempotency_key: str | None = None
+
+    @property
+    def request(self) -> str:
+        """What its grader is told that was asked for: the text, cut one character beyond what a grader reads of it."""
+        text = self.input.get("text")
+        return clean(text)[: PER_MESSAGE + 1] if self.rubric and self.grade_queue and isinstance(text, str) else ""
 
     def payload_hash(self) -> str:
         """Hash of what was asked for, without the ids that were made for it."""

@@ -116,7 +116,8 @@ class ModelGrader:
 
     def _transcript(self) -> str:
         messages: Sequence[Any] = self.state.get("messages") or ()
-        return transcript(messages, self.subject.asked_id, forked=self.subject.task.mode == "fork")
+        subject = self.subject
+        return transcript(messages, subject.asked_id, subject.request, forked=subject.task.mode == "fork")
 
     def _result(self) -> str | None:
         """The result where the transcript does not show it."""

@@ -27,15 +27,17 @@ class Subject:
     run: Run
     result_json: str  #: the result that is graded
     history: tuple[Grade, ...]  #: of the same grading run, oldest first
+    request: str = ""  #: the beginning of the text that it was submitted with
     reads: bool = True  #: whether its agent has messages, and so a place for what a grader says
 
     @classmethod
     async def of(cls, store: Store, task_id: str, run: Run) -> Subject:
         """Read it."""
         task, result = await store.get(task_id), await store.result_json(task_id)
+        request = await store.request(task_id)
         graded = [one.grade for one in task.runs or () if one.grade]
         history = tuple(grade for grade in graded if grade.grading_run_id == task.grading_run_id)
-        return cls(task, run, result, history)
+        return cls(task, run, result, history, request)
 
     @property
     def grading_run_id(self) -> str:

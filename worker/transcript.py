@@ -6,26 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from ..shared.rubric import PER_MESSAGE
 from ..shared.text import clean, one_line, render_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LAST_MESSAGES = 30
-PER_MESSAGE = 4_000  #: characters
 CUT = "...(truncated)"
 EMPTY = "(no messages)"
 
 
-def transcript(messages: Sequence[Any], asked_id: str | None = None, *, forked: bool = False) -> str:
+def transcript(messages: Sequence[Any], asked_id: str | None = None, asked: str = "", *, forked: bool = False) -> str:
     """The request and the last messages, each with who said it.
 
-    `asked_id` is the id of the message that the task began with. Where it is gone, the request is the first message
-    that a person wrote; not so in a fork, which begins with the parent's.
+    `asked_id` is the id of the message that the task began with, and `asked` its text, should it be gone (agents
+    summarise), or stand elsewhere. Where neither is known, the request is the first message that a person wrote; not so
+    in a fork, which begins with the parent's.
     """
     said = [message for message in messages if isinstance(message, BaseMessage)]
     last = said[-LAST_MESSAGES:]
-    request = _request(said, asked_id, forked=forked)
+    request = _request(said, asked_id, asked, forked=forked)
     if request is not None and request not in last:
         last.insert(0, request)
     return "\n\n".join(_told(message) for message in last) or EMPTY
@@ -36,9 +37,11 @@ def cut(text: str) -> str:
     return clean(text[:PER_MESSAGE]) + (CUT if len(text) > PER_MESSAGE else "")
 
 
-def _request(messages: Sequence[BaseMessage], asked_id: str | None, *, forked: bool) -> BaseMessage | None:
+def _request(messages: Sequence[BaseMessage], asked_id: str | None, asked: str, *, forked: bool) -> BaseMessage | None:
     humans = [message for message in messages if isinstance(message, HumanMessage)]
     named = next((message for message in humans if asked_id and message.id == asked_id), None)
+    if named is None and asked:
+        return HumanMessage(asked)
     if named is not None or forked:
         return named
     # Feedback, notifications, pinned skills and summaries are all marked: no person wrote them.

@@ -3,13 +3,13 @@
 --       33 the parent's children, or the roots of all trees  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
 --       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
---       context  configurable  rubric ('' = none)
+--       context  configurable  rubric ('' = none)  what a grader is told that was asked for ('' = nothing)
 --       max_pending, max_open_children, max_depth, max_descendants (the last three where the record has none)
 --       number of task fields, then field, value, … of the task; number of run fields, then field, value, … of the run;
 --       the rest is name, item, … of the snapshot that the run begins with
 -- Returns {'created' | 'exists', task_id, run_id}, {'conflict', task_id}, or {'refused', why, limit}
 local task_id, run_id, payload, ring_again_ms, input, event_data, notify_parent, by_run, by_epoch, by_token, context,
-  configurable, rubric, max_pending, max_open, max_depth, max_descendants = unpack(ARGV, 1, 17)
+  configurable, rubric, request, max_pending, max_open, max_depth, max_descendants = unpack(ARGV, 1, 18)
 local TASKS, AGENT_TASKS, ONCE, SIBLINGS = KEYS[30], KEYS[31], KEYS[32], KEYS[33]
 if by_run ~= '' and not holds(PARENT, by_run, by_epoch, by_token) then return {'refused', 'stale'} end
 if payload ~= '' then
@@ -42,7 +42,7 @@ local function counted(at)
   for i = at + 1, at + tonumber(ARGV[at]) do fields[#fields + 1] = ARGV[i] end
   return fields, at + 1 + #fields
 end
-local task, at = counted(18)
+local task, at = counted(19)
 local run, rest = counted(at)
 redis.call('HSET', TASK, 'status', 'pending', 'phase', 'queued', 'run_id', run_id, 'epoch', '0', 'token', '',
   'created_ms', int(NOW), 'updated_ms', int(NOW), unpack(task))
@@ -51,6 +51,7 @@ redis.call('SET', INPUT, input)
 if context ~= '' then redis.call('HSET', LARGE, 'context', context) end
 if configurable ~= '' then redis.call('HSET', LARGE, 'configurable', configurable) end
 if rubric ~= '' then redis.call('HSET', LARGE, 'rubric', rubric) end
+if request ~= '' then redis.call('HSET', LARGE, 'request', request) end
 if rest <= #ARGV then redis.call('HINCRBY', KEYS[#KEYS], 'runs', 1) end
 for i = rest, #ARGV, 2 do redis.call('HSETNX', KEYS[#KEYS], ARGV[i], ARGV[i + 1]) end
 redis.call('RPUSH', RUNS, run_id)

@@ -134,6 +134,23 @@ async def test_a_cancel_ends_a_grading_at_once_and_its_worker_goes_on(site):
     assert (other.status, other.grade.result, other.result) == (Status.SUCCESS, "satisfied", "draft 2")
 
 
+async def test_a_limit_ends_a_grading_and_its_worker_goes_on(site):
+    with site.worker("subagents,graders"):
+        turns, time = [
+            (await site.o.submit("writer", "write", rubric=RUBRIC, limits=limits)).task_id
+            for limits in ({"max_turns": 1}, {"timeout_seconds": 3})
+        ]
+        await site.reads(turns)
+        await site.says(turns, {"call": "run_tests", "args": {}})
+        tasks = [await site.o.wait(task_id) for task_id in (turns, time)]
+        other = await site.o.wait((await site.o.submit("checked", "write")).task_id)
+    assert {(task.status, task.result, task.grade.result) for task in tasks} == {
+        (Status.SUCCESS, "draft 1", "grader_error")
+    }
+    assert [task.runs[1].error.type for task in tasks] == ["limit_turns", "timeout"]
+    assert other.grade.result == "satisfied"
+
+
 async def test_a_parent_is_told_the_grade_of_its_child(site):
     parent = (await site.o.submit("itself", "lead", parent=False)).task_id
     child = (await site.o.submit("fair", "write", parent=parent, rubric=Rubric(RUBRIC, max_iterations=1))).task_id

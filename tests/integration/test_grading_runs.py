@@ -1,6 +1,7 @@
 """Grade runs from claim to settle, on the test's own loop: what a grader reads, says, and makes of the task."""
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -96,7 +97,9 @@ async def test_a_first_draft_is_sent_back_and_the_second_passes(bench):
     assert (first.result, first.iteration, second.iteration) == ("needs_revision", 0, 1)
     assert first.grading_run_id == second.grading_run_id == task.runs[1].run_id
     assert [first.graded_run_id, second.graded_run_id] == [task.runs[0].run_id, task.runs[2].run_id]
-    assert first.result_sha256 != second.result_sha256
+    assert [one.result_sha256 for one in (first, second)] == [
+        hashlib.sha256(f'"draft {number}"'.encode()).hexdigest() for number in (1, 2)
+    ]
     (feedback,) = [m for m in (await bench.o.state(task_id))["messages"] if m.name]
     assert (feedback.type, feedback.name, feedback.additional_kwargs["lc_source"]) == (
         "human",
@@ -411,6 +414,29 @@ async def test_a_grader_reads_the_result_that_no_message_shows(bench):
     (seen,) = await bench.say(task_id, verdict("satisfied", MET))
     await run
     assert '{"text": "one two three", "words": 3}\n</result-' in seen[1][1]
+    assert ">\n[user] one two three\n</transcript-" in seen[1][1]
+
+
+async def test_a_grader_reads_the_request_that_the_agent_forgot(bench):
+    long = "the request" * 1_000
+    task_id = await bench.work("summariser", long)
+    run = bench.next(task_id)
+    (seen,) = await bench.say(task_id, verdict("satisfied", MET))
+    await run
+    assert f">\n[user] {long[:4_000]}...(truncated)\n\n[assistant] draft 1\n</transcript-" in seen[1][1]
+
+
+async def test_a_fork_is_graded_by_its_own_rubric_alone(bench):
+    parent, run_id = await bench.submit(text="to the parent")
+    await bench.run(parent, run_id)
+    plain = await bench.work(rubric=None, parent=parent, mode="fork", notify_parent=False)
+    assert (await bench.store.get(plain)).status is Status.SUCCESS
+    task_id = await bench.work(text="to the fork", parent=parent, mode="fork", notify_parent=False)
+    run = bench.next(task_id)
+    (seen,) = await bench.say(task_id, verdict("satisfied", MET))
+    await run
+    assert "[user] to the fork\n\n[assistant] draft 1\n</transcript-" in seen[1][1]
+    assert (await bench.store.get(task_id)).grade.result == "satisfied"
 
 
 # hostile work
@@ -449,6 +475,33 @@ async def test_an_agent_that_grades_itself_gets_the_rubric_and_no_grader(bench):
     task = await bench.store.get(task_id)
     assert (task.status, task.result, task.grade, len(task.runs)) == (Status.SUCCESS, "draft 2", None, 1)
     assert await bench.bench.did(task_id) == ["draft", "draft"]
+
+
+async def test_no_other_agent_gets_the_rubric_in_its_state(bench):
+    task_id, run_id = await bench.submit()
+    held = await bench.store.claim(await bench.store.facts(task_id), run_id, worker="w", lease_ms=30_000)
+    assert held.input == {"text": "write", "state": {}}
+
+
+async def test_a_message_that_interrupts_a_grading_is_graded_with_the_next_work(bench):
+    task_id = await bench.work(rubric=Rubric(RUBRIC, max_iterations=2))
+    first = await bench.graded(task_id, verdict("needs_revision", OPEN))
+    await bench.next(task_id)
+    run = bench.next(task_id)
+    await bench.bench.redis.blpop(bench.bench._key(task_id, "at", "grader"))
+    updated = await bench.o.update(task_id, "more", strategy="interrupt")
+    bench.bench.held.stop(updated.overtaken, "cancelled")
+    assert isinstance(await run, Cancelled)
+    bench.bench.bells.clear()
+    await bench.run(task_id, updated.run_id)
+    task = await bench.graded(task_id, verdict("needs_revision", OPEN))
+    # The work that was never graded counts for nothing; the gradings go on counting.
+    assert [run.grade.result if run.grade else run.ended_as for run in task.runs if run.kind is RunKind.GRADE] == [
+        "needs_revision",
+        "overtaken",
+        "max_iterations_reached",
+    ]
+    assert (task.grade.iteration, task.grade.grading_run_id) == (1, first.grade.grading_run_id)
 
 
 async def test_a_child_does_not_inherit_its_parents_rubric(bench):

@@ -86,7 +86,19 @@ def test_the_request_of_a_fork_is_its_description():
     steps = [AIMessage("step")] * 40
     assert transcript([*before, mine, *steps], "r-input", forked=True).startswith("[user] to the fork\n")
     assert transcript([*before, *steps], "r-input", forked=True).startswith("[assistant] step\n")
+    assert transcript([*before, *steps], "r-input", "to the fork", forked=True).startswith("[user] to the fork\n")
     assert transcript([*before, *steps], "r-input").startswith("[user] to the parent\n")
+
+
+def test_a_request_that_was_summarised_away_is_told_all_the_same():
+    left = [MARKED[-1], HumanMessage("more"), AIMessage("done")]
+    assert transcript(left, "r-input", "the request").split("\n\n") == [
+        "[user] the request",
+        "[not a person: summarization] summarization",
+        "[user] more",
+        "[assistant] done",
+    ]
+    assert transcript([], "r-input", "the request") == "[user] the request"
 
 
 # the prompt

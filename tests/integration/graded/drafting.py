@@ -9,12 +9,14 @@ import httpx
 import redis.asyncio
 from deepagents.middleware.rubric import RubricMiddleware
 from langchain.agents import create_agent
+from langchain.agents.middleware import after_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import interrupt
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
@@ -138,6 +140,15 @@ def consult() -> str:
 
 
 writer = create_agent(Writer(), [])
+
+
+@after_model
+def summarises(state, runtime):
+    """Forgets all but what was said last."""
+    return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), state["messages"][-1]]}
+
+
+summariser = create_agent(Writer(), [], middleware=[summarises])
 
 
 def itself():
