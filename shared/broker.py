@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from .bells import Bell
     from .settings import Settings
 
-__all__ = ["BROKER_ERRORS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell"]
+__all__ = ["BROKER_ERRORS", "KINDS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell"]
 
 #: The Celery task of each kind of run.
 TASK_NAMES = {RunKind.AGENT: "outrider.run", RunKind.GRADE: "outrider.grade"}
+KINDS = {name: kind for kind, name in TASK_NAMES.items()}
 
 #: What a broker that is away raises. On RabbitMQ some of it is no `OSError`, and is not wrapped by kombu.
 BROKER_ERRORS = (OperationalError, ConnectionError, ChannelError, OSError)

@@ -27,9 +27,6 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 2_000, 60_000
 #: Lost workers of one run in all, however many checkpoints lie between. A worker that is told to stop gives its runs
 #: back, so this many are not bad luck: the run is what kills its workers, and all else that they hold.
 MAX_LOSSES = 20
-#: When the bell of a run that was given back is rung again: whoever gives back shuts down, and a broker may hand the
-#: bell to its last request for more, which nobody reads.
-RING_GIVEN_BACK_MS = 5_000
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 
 
@@ -148,7 +145,7 @@ class Clockwork(Queries):
                 how,
                 claim.epoch,
                 claim.token,
-                min(self._ring_again_ms, RING_GIVEN_BACK_MS) if how == "given_back" else self._ring_again_ms,
+                self._ring_again_ms,
                 usage.model_dump_json() if usage else "",
                 max_attempts,
                 MAX_LOSSES,

@@ -30,6 +30,7 @@ from ..shared.log import set_up_logging
 from ..shared.queues import QUEUES
 from ..shared.settings import Settings
 from .checkup import warn_of_findings
+from .consuming import then_drain
 from .remote import replace_commands
 from .shutdown import DrainLine, end_now, give_up, leave_by_signals
 from .starts import Starts
@@ -177,10 +178,13 @@ def _check(**_: Any) -> None:
     warn_of_findings(worker.settings)
 
 
-def _drain(**_: Any) -> None:
+def _told_to_stop(**_: Any) -> None:
     if worker.starts is not None and worker.starts.too_many:
         end_now()  # the child that told us to stop has said why
     leave_by_signals(worker.settings.grace_seconds)
+
+
+def _drain() -> None:
     if worker.drain_line is not None:
         worker.drain_line.drain()
     if worker.process is not None:
@@ -193,11 +197,12 @@ def _stop(**_: Any) -> None:
         worker.process = None
 
 
+then_drain(app, _drain)
 signals.setup_logging.connect(_logging)
 signals.celeryd_init.connect(_read_config)
 signals.worker_init.connect(_choose_pool)
 signals.worker_process_init.connect(_in_child)
 signals.worker_ready.connect(_check)
-signals.worker_shutting_down.connect(_drain)
+signals.worker_shutting_down.connect(_told_to_stop)
 signals.worker_shutdown.connect(_stop)
 signals.worker_process_shutdown.connect(_stop)

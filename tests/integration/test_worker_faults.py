@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 
 import pytest
@@ -43,6 +44,25 @@ async def shown(site, task_id):
 
 async def state(site, task_id):
     return await read_state(site.desk.redis, site.desk.store.keys, task_id)
+
+
+async def bells(site):
+    return await site.desk.redis.llen(f"{{{site.settings.namespace}}}:subagents")
+
+
+async def asks_for_bells(site):
+    """Return when a worker's request for a bell is open."""
+    while True:
+        clients = await site.desk.redis.client_list()
+        if any((client["cmd"], client["flags"]) == ("brpop", "b") for client in clients):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def taken(site):
+    """Return when all bells are with workers."""
+    while await bells(site):  # noqa: ASYNC110 other processes take them
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def stopped(site, task_id):
@@ -177,10 +197,39 @@ async def test_what_is_given_back_is_retried_in_the_eyes_of_monitors(site, pool)
         await site.desk.open(task_id, "b")
         await monitor.hears("task-retried", run_id)
         assert await worker.ends() == 0
-    with site.worker(*pool):  # the bell was rung; one that the first worker took with it is rung again in a moment
+    assert await bells(site) == 1  # it was rung, and the worker did not take it along
+    with site.worker(*pool):
         task = await site.settled(task_id)
     assert (task.status, task.attempt, [run.attempt for run in task.runs]) == (Status.SUCCESS, 0, [0])
     assert await site.desk.did(task_id) == ["a", "b", "c"]
+
+
+async def test_a_bell_that_was_taken_and_not_begun_is_rung_again(site):
+    with site.worker("-P", "prefork", "-c", "1", OUTRIDER_GRACE_SECONDS="1") as worker:
+        first, _ = await site.submit("caches")
+        child = int((await site.settled(first)).result["done"][0])
+        await asks_for_bells(site)
+        os.kill(child, signal.SIGSTOP)  # it takes nothing that Celery gives it
+        task_id, _ = await site.submit("compiled")
+        await taken(site)
+        worker.process.send_signal(signal.SIGTERM)
+        assert await worker.ends() == 1
+    assert await bells(site) == 1
+    with site.worker("-c", "1"):
+        assert (await site.settled(task_id)).status is Status.SUCCESS
+
+
+async def test_a_bell_that_comes_as_a_worker_is_told_to_stop_is_not_lost(site, pool):
+    with site.worker(*pool) as worker:
+        await asks_for_bells(site)
+        worker.process.send_signal(signal.SIGSTOP)  # Redis hands the bell to the request that is open
+        task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+        worker.process.send_signal(signal.SIGTERM)
+        worker.process.send_signal(signal.SIGCONT)
+        await site.desk.open(task_id, "b")
+        assert await worker.ends() == 0
+    if (await site.desk.store.get(task_id)).status is not Status.SUCCESS:
+        assert await bells(site) == 1
 
 
 @pytest.mark.parametrize("how", ["grace", "second signal"])

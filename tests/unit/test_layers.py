@@ -21,6 +21,7 @@ HOMES = {
         "worker/main.py",
         "worker/tasks.py",
         "worker/remote.py",  # its control commands
+        "worker/consuming.py",  # its steps at the end
     },
     "kombu": {"shared/broker.py"},
     "redis": {

@@ -1,0 +1,57 @@
+"""The end of consuming: a worker that is told to stop takes no more bells, then gives its runs back and rings for them.
+
+Celery by itself takes along what its last request brings, and what no child of its pool has begun.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery import bootsteps
+from celery.worker import state
+
+from ..shared.bells import Bell
+from ..shared.broker import BROKER_ERRORS, KINDS, BrokerUnreachable, ring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from celery import Celery
+
+log = structlog.get_logger("outrider.worker")
+
+
+def then_drain(app: Celery, drain: Callable[[], None]) -> None:
+    """Let the workers of an app cease to consume when they are told to stop, and `drain` then, once each."""
+
+    class CeaseConsuming(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
+        def close(self, worker: Any) -> None:
+            try:
+                _cease(worker.consumer)
+                _ring_again(app)
+            finally:
+                drain()
+
+    app.steps["worker"].add(CeaseConsuming)
+
+
+def _cease(consumer: Any) -> None:
+    """Take what the last request brings, and make no other. On RabbitMQ nothing comes any more once Celery cancels."""
+    if consumer.connection is None or consumer.connection.transport.driver_type != "redis":
+        return
+    try:
+        consumer.task_consumer.channel.close()  # waits for the request that is open, a second at most
+    except BROKER_ERRORS as error:
+        log.warning("worker.cannot_cease", error=type(error).__name__)
+
+
+def _ring_again(app: Celery) -> None:
+    """Ring for what was taken and not begun. Where it begins all the same, its bell is doubled, which does no harm."""
+    for request in state.reserved_requests - state.active_requests:
+        queue, label = request.delivery_info["routing_key"], request.argsrepr
+        task_id, run_id = request.args
+        try:
+            ring(app, Bell(task_id=task_id, run_id=run_id, kind=KINDS[request.name], queue=queue, label=label))
+        except BrokerUnreachable as error:
+            log.warning("bell.not_rung", task_id=task_id, run_id=run_id, error=str(error))  # a sweeper will
