@@ -18,7 +18,7 @@ from outrider.orchestrator.cli import console, main, options, watching
 from outrider.orchestrator.cli import worker as worker_verb
 from outrider.orchestrator.links import Links
 from outrider.shared.errors import BadInput
-from outrider.shared.grades import Grade, GradedCriterion
+from outrider.shared.grades import Grade, GradedCriterion, GradeResult
 from outrider.shared.records import Fault, Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
@@ -424,6 +424,21 @@ def test_work_that_does_not_satisfy_its_rubric_is_exit_6(outrider, world, tmp_pa
     followed = outrider("follow", task_id)
     assert followed.code == 6
     assert "grade     max_iterations_reached; It is short: it has 900 words" in followed.out
+
+
+@pytest.mark.parametrize("result", [*GradeResult])
+def test_every_grade_but_satisfied_is_exit_6(outrider, world, tmp_path, result):
+    config = {"graphs": {"agent": "./agents.py:agent"}, "outrider": {"grader": {"model": "openai:gpt-5-mini"}}}
+    (tmp_path / "langgraph.json").write_text(json.dumps(config))
+    world.at_the_bell = grades(result)
+    ran = outrider("submit", "agent", "text", "--rubric", "- It is short.", "--wait")
+    assert ran.code == outrider("follow", ran.lines[0]).code == (0 if result == "satisfied" else 6)
+    assert (f"its grade is {result}" in ran.err) == (ran.code == 6)
+    # A message to it is graded anew, by what it brings.
+    ran = outrider("update", ran.lines[0], "again", "--rubric", "- It is long.", "--wait", "--json")
+    assert (ran.json["rubric"]["text"], ran.json["grade"]["result"]) == ("- It is long.", result)
+    assert ran.code == (0 if result == "satisfied" else 6)
+    assert outrider("update", ran.json["task_id"], "x", "--rubric", "@gone.md").code == 2
 
 
 def test_a_rubric_that_no_model_could_judge_by_is_refused(outrider):
