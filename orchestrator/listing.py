@@ -48,9 +48,21 @@ async def tree(session: Session, task_id: str) -> Tree:
         return await _below(session.store, await session.store.peek(task_id))
 
 
-async def _below(store: Queries, task: Task) -> Tree:
-    children = [child async for child in store.children_of(task.task_id)]
-    return Tree(task=task, children=tuple([await _below(store, child) for child in reversed(children)]))
+async def _below(store: Queries, top: Task) -> Tree:
+    children: dict[str, list[Task]] = {top.task_id: []}
+    level = [top.task_id]
+    while level:
+        found = [child async for page in store.children_of(level) for child in page]
+        for child in found:
+            children[child.task_id] = []
+            if child.parent_id is not None:
+                children[child.parent_id].append(child)
+        level = [child.task_id for child in found]
+
+    def grown(task: Task) -> Tree:
+        return Tree(task=task, children=tuple(grown(child) for child in reversed(children[task.task_id])))
+
+    return grown(top)
 
 
 def _statuses(status: Any) -> frozenset[Status]:

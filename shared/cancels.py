@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,12 +33,18 @@ class Cancels(Clockwork):
         parent hears of it, unless `by`, the task that cancels, is the parent itself and does not rest. The caller rings
         the bells of the answer.
         """
+        inside = running.get()
+        if not keep_children and inside is not None and inside.claim.task_id == task_id:
+            inside.claim.cancels_itself = True
         task = await self.peek(task_id)
         tell_parent = by is None or by != task.parent_id
         answer = await self._cancel_one(task, keep_children=keep_children, tell_parent=tell_parent)
-        if keep_children:
+        return answer if keep_children else await self._and_below(answer)
+
+    async def _and_below(self, answer: CancelReply) -> CancelReply:
+        if not answer.has_children:
             return answer
-        return replace(answer, bells=answer.bells + await self.close_below(task_id))
+        return replace(answer, bells=answer.bells + await self.close_below(answer.task_id))
 
     async def close_below(self, task_id: str) -> tuple[Bell, ...]:
         """Cancel those descendants of a task that its risen cut cuts. A second call finds nothing to do.
@@ -48,28 +55,34 @@ class Cancels(Clockwork):
         """
         inside, last = running.get(), None
         bells: list[Bell] = []
-        below, walked = [task_id], [task_id]
-        while below:
-            async for child in self.children_of(below.pop()):
-                below.append(child.task_id)
-                if inside is not None and child.task_id == inside.claim.task_id:
-                    last = child
-                    continue
-                answer = await self._cancel_one(child, keep_children=False, tell_parent=False, only_cut=True)
-                bells += answer.bells
-                if answer.outcome != "left":
-                    walked.append(child.task_id)
+        above, walked = [task_id], [task_id]
+        while above:
+            level, above = above, []
+            async for children in self.children_of(level):
+                for child in children:
+                    if inside is not None and child.task_id == inside.claim.task_id:
+                        last = child
+                        above.append(child.task_id)
+                others = [child for child in children if child is not last]
+                for answer in await asyncio.gather(*map(self._cancel_cut, others)):
+                    bells += answer.bells
+                    if answer.has_children:
+                        above.append(answer.task_id)
+                    if answer.outcome != "left":
+                        walked.append(answer.task_id)
         for start in range(0, len(walked), CHUNK):
             await self.redis.zrem(self.keys.closing(), *walked[start : start + CHUNK])
         if last is not None:
-            bells += (await self._cancel_one(last, keep_children=False, tell_parent=False, only_cut=True)).bells
+            bells += (await self._cancel_cut(last)).bells
         return tuple(bells)
 
     async def _cut(self, facts: Facts) -> Cut:
         # An update that came meanwhile has made it whole again.
-        task = await self.peek(facts.task_id)
-        answer = await self._cancel_one(task, keep_children=False, tell_parent=False, only_cut=True)
-        return Cut(answer.bells + await self.close_below(facts.task_id))
+        answer = await self._cancel_cut(await self.peek(facts.task_id))
+        return Cut((await self._and_below(answer)).bells)
+
+    async def _cancel_cut(self, task: Task) -> CancelReply:
+        return await self._cancel_one(task, keep_children=False, tell_parent=False, only_cut=True)
 
     async def _cancel_one(
         self, task: Task, *, keep_children: bool, tell_parent: bool, only_cut: bool = False
@@ -107,10 +120,12 @@ class Cancels(Clockwork):
             )
             match reply[0]:
                 case b"cancelled":
-                    bells, follow_ups = bells_of(reply[2]), int(reply[3])
-                    return CancelReply(task.task_id, "cancelled", Status.CANCELLED, bells, follow_ups)
+                    bells, follow_ups = bells_of(reply[3]), int(reply[4])
+                    has_children = bool(reply[2])
+                    return CancelReply(task.task_id, "cancelled", Status.CANCELLED, bells, follow_ups, has_children)
                 case b"already_finished" | b"left":
-                    return CancelReply(task.task_id, reply[0].decode(), Status(reply[1].decode()))
+                    status, has_children = Status(reply[1].decode()), bool(reply[2])
+                    return CancelReply(task.task_id, reply[0].decode(), status, has_children=has_children)
                 case b"unknown":
                     raise UnknownTask(task.task_id)
             task = await self.peek(task.task_id)  # another run is active by now

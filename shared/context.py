@@ -32,6 +32,7 @@ class Claim:
     taken: int = 0  #: last one that the parents' middleware took in since
     saved: bool = False  #: a checkpoint or a write was sent under it
     stale: bool = False  #: a write was refused: this claim was replaced
+    cancels_itself: bool = False  #: its own code cancelled its task, and may end before what is below is closed
     on_stale: Callable[[], None] | None = field(default=None, repr=False)  #: called once, from any thread
 
     def mark_stale(self) -> None:

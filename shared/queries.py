@@ -14,7 +14,7 @@ from .notes import Notification
 from .records import Delivery, Event, Run, Task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 
     import redis.asyncio
 
@@ -135,13 +135,26 @@ class Queries:
         sizes = [await self.redis.zcard(index) for index in (by_agent, *by_status)]
         return by_status if by_status and sum(sizes[1:]) < sizes[0] else [by_agent]
 
-    async def children_of(self, task_id: str) -> AsyncIterator[Task]:
-        """All children of a task, newest first, whatever became of them."""
-        async for child in self._walk(self.keys.children(task_id), None, lambda _: True):
-            yield child
+    async def children_of(self, task_ids: Sequence[str]) -> AsyncIterator[tuple[Task, ...]]:
+        """All children of these tasks, whatever became of them, a page at a time; of each task the newest first."""
+        for some in _chunks(task_ids):
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for task_id in some:
+                    pipe.zrevrange(self.keys.children(task_id), 0, -1)
+                found = await pipe.execute()
+            for page in _chunks([member.decode() for members in found for member in members]):
+                yield tuple(Task.from_hash(fields) for fields in await self._records(page) if fields)
+
+    async def _records(self, task_ids: Sequence[str]) -> Sequence[dict[bytes, bytes]]:
+        """The records of tasks; an empty one where there is none any more."""
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for task_id in task_ids:
+                pipe.hgetall(self.keys.task(task_id))
+            records: Sequence[dict[bytes, bytes]] = await pipe.execute()
+        return records
 
     async def _walk(
-        self, index: str, before: str | None, wanted: Callable[[Task], bool], page: int = CHUNK
+        self, index: str, before: str | None, wanted: Callable[[Task], bool], page: int
     ) -> AsyncIterator[Task]:
         """Tasks of one index, newest first, older than `before`; a page is read at first, then more at a time."""
         top: float | str = "+inf"
@@ -153,11 +166,7 @@ class Queries:
             members = await self.redis.zrevrangebyscore(index, top, "-inf", offset, count, withscores=True)
             offset += len(members)
             ids = [m.decode() for m, score in members if before is None or score < top or m.decode() < before]
-            async with self.redis.pipeline(transaction=False) as pipe:
-                for task_id in ids:
-                    pipe.hgetall(self.keys.task(task_id))
-                rows = await pipe.execute()
-            for fields in rows:
+            for fields in await self._records(ids):
                 if fields and wanted(task := Task.from_hash(fields)):
                     yield task
             if len(members) < count:
@@ -211,6 +220,10 @@ class Queries:
     def bell(self, task: Task, run: Run) -> Bell:
         """The bell of a run."""
         return bell_for(task.task_id, run.run_id, queue=run.queue, agent=task.agent, title=task.title, kind=run.kind)
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
 
 
 def _matches(task: Task, statuses: frozenset[Status], agent: str | None, parent_id: str | None) -> bool:

@@ -161,6 +161,7 @@ class CancelReply:
     status: Status  #: of the task now
     bells: tuple[Bell, ...] = ()  #: of the runs that this started: a parent hears of its child
     follow_ups: int = 0  #: that were still to come, and were dropped
+    has_children: bool = False  #: whatever became of them
 
 
 @dataclass(frozen=True, slots=True)

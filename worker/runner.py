@@ -68,8 +68,7 @@ class Runner:
                 outcome = await self._settle(facts, claimed.claim, activation)
                 await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
-                if isinstance(outcome, Cancelled):
-                    # Whoever cancelled it may have been this run itself, and ended in the middle of its walk.
+                if claimed.claim.cancels_itself:  # and may have ended in the middle of its walk
                     with suppress(RedisError):  # else a sweeper walks
                         await self._ring(await store.close_below(task_id))
                 # Only when nothing of the run's code is at work is its slot free.

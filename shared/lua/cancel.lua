@@ -9,24 +9,27 @@
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
 --       only_cut ('1': leave a task of which no ancestor was cancelled with its children since it took its place)
 --       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
--- Returns {'cancelled', status before, what the bell of the parent's wake needs, follow-ups dropped},
---         {'already_finished', status}, {'moved'} where another run is active by now, {'left', status}, or {'unknown'}
+-- Returns {'cancelled', status before, has_children, what the bell of the parent's wake needs, follow-ups dropped},
+--         {'already_finished', status, has_children}, {'left', status, has_children}, {'moved'} where another run is
+--         active by now, or {'unknown'}; has_children is 1 or 0
 local task_id, run_id, event_data, keep_children, note, quietly, wake_id, ring_again_ms, only_cut, told_by,
   delivery_id, told = unpack(ARGV, 1, 12)
 local FOLLOW_UPS, CONTROL, CHILDREN, CLOSING, DUE, DELIVERY = KEYS[30], KEYS[31], KEYS[32], KEYS[33], KEYS[34], KEYS[35]
 local task = redis.call('HMGET', TASK, 'status', 'run_id', 'phase', 'cancelled_by', 'dropped', 'follow_ups')
 if not task[1] then return {'unknown'} end
-if task[4] == wake_id then return {'cancelled', task[1], HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, task[5]} end
-if only_cut == '1' and not is_cut(TASK, 36) then return {'left', task[1]} end
+local has_children = redis.call('EXISTS', CHILDREN)
+if task[4] == wake_id then
+  return {'cancelled', task[1], has_children, HAS_PARENT and bell(PARENT, WAKE_RUN) or {}, task[5]}
+end
+if only_cut == '1' and not is_cut(TASK, 36) then return {'left', task[1], has_children} end
 if task[2] ~= run_id then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
 -- What is below a task that was cut is cut by the same ancestor, unless it took its place since: then it is left alone.
 if keep_children ~= '1' and only_cut ~= '1' then
-  local children = redis.call('EXISTS', CHILDREN) == 1
-  if children or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
-  if children then redis.call('ZADD', CLOSING, NOW, task_id) end
+  if has_children == 1 or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
+  if has_children == 1 then redis.call('ZADD', CLOSING, NOW, task_id) end
 end
-if ended then return {'already_finished', task[1]} end
+if ended then return {'already_finished', task[1], has_children} end
 move(TASK, 'cancel', 'cancelled', '')
 redis.call('HINCRBY', TASK, 'epoch', 1)
 local dropped = task[6] or '0'
@@ -46,4 +49,4 @@ if running then redis.call('PUBLISH', CONTROL, run_id) else redis.call('HSET', T
 emit(EVENTS, 'task.cancelled', run_id, event_data)
 deliver(DUE, DELIVERY, told_by, delivery_id, told)
 leave_parent(task_id)
-return {'cancelled', task[1], tell_parent(task_id, note, quietly == '1', wake_id, ring_again_ms), dropped}
+return {'cancelled', task[1], has_children, tell_parent(task_id, note, quietly == '1', wake_id, ring_again_ms), dropped}

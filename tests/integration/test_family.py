@@ -248,6 +248,24 @@ async def test_cancel_closes_the_whole_tree_and_tells_nobody_in_it(tree):
     assert (await tree.store.peek("p")).seq == 1
 
 
+async def test_a_tree_wider_than_a_page_is_closed_whole(tree, monkeypatch):
+    monkeypatch.setattr("outrider.shared.queries.CHUNK", 2)
+    names = [f"c{n}" for n in range(5)]
+    await tree.working_parent(*names)
+    below = []
+    for name in names:
+        held = await tree.claim(name)
+        for n in range(3):
+            await tree.submit(f"{name}g{n}", name, held.claim)
+            below.append(f"{name}g{n}")
+    pages = [[child.task_id for child in page] async for page in tree.store.children_of(names)]
+    assert (sorted(name for page in pages for name in page), {len(page) for page in pages}) == (below, {1, 2})
+    answer = await tree.store.cancel("p")
+    assert (answer.has_children, (await tree.store.cancel("c0g0")).has_children) == (True, False)
+    assert {await tree.state(name) for name in ("p", *names, *below)} == {Status.CANCELLED}
+    assert await tree.store.unclosed(older_than_ms=-1) == ()
+
+
 async def test_children_that_are_kept_go_on_and_do_not_revive_their_parent(tree):
     await tree.resting_parent("c")
     await tree.store.cancel("p", keep_children=True)

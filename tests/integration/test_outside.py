@@ -50,7 +50,7 @@ async def test_it_is_an_idle_root_that_lists_and_cancels_like_any_task(store, pa
         assert [one.task_id for one in (await store.list(**found)).tasks] == ["p"]
     assert await store.redis.zrange(store.keys.trees(), 0, -1) == [b"p"]
     await child(store, "c")
-    assert [one.task_id async for one in store.children_of("p")] == ["c"]
+    assert [one.task_id async for page in store.children_of(["p"]) for one in page] == ["c"]
     assert (await store.cancel("p")).outcome == "cancelled"
     assert (await store.peek("p")).status is Status.CANCELLED
 
