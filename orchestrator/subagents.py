@@ -53,6 +53,8 @@ def subagents(given: Given) -> dict[str, Subagent]:
 
     Raises `OutriderError` for a name that is not there, or a setting that is not known.
     """
+    if given is not None and not given:
+        raise OutriderError("BackgroundSubagents: no subagent is named (leave them out for all of langgraph.json)")
     if isinstance(given, Mapping) and all(_describes(settings) for settings in given.values()):
         return {name: _subagent(name, settings, "") for name, settings in given.items()}
     config = Config.load(Settings.load().config)

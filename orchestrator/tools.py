@@ -127,7 +127,9 @@ def _whether_told(task: Task, parent_id: str | None) -> str:
 
 def _what_became_of(updated: Updated, task: Task, parent_id: str | None) -> str:
     if updated.run_id is None:
-        text = f"Task {task.task_id} reads your message when it is done with what it is at."
+        asks = updated.status is Status.WAITING
+        until = "a person has answered what it asks" if asks else "it is done with what it is at"
+        text = f"Task {task.task_id} reads your message when {until}."
     elif updated.overtaken:
         text = f"Task {task.task_id} was stopped at what it did, and goes on with your message."
     else:

@@ -16,7 +16,7 @@ from families import DONE
 from outrider import Outrider, OutriderError
 from outrider.orchestrator.tools import NOT_FOR_FORKS, NOT_TOLD
 from outrider.shared.backend import OutriderBackend
-from outrider.shared.errors import BadInput, ParentClosed
+from outrider.shared.errors import BadInput, LimitReached, ParentClosed
 from outrider.shared.fork import PREAMBLE
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
@@ -136,6 +136,21 @@ async def test_a_fork_of_a_fork_has_all_above_it_and_each_takes_what_its_own_lim
     assert (await site.o.get(below)).parent_id == child
     await site.o.cancel(child)
     assert (await site.o.get(below)).status is Status.CANCELLED
+
+
+async def test_levels_are_bounded_for_forks_and_what_is_below_them(site):
+    parent = await site.parent("forker", limits={"max_depth": 2})
+    await site.read(parent)
+    child = await fork(site, parent, agent="forker", limits={"max_children": 2})
+    await site.read(child)
+    below = (await site.o.submit("forker", "isolated", parent=child)).task_id
+    await site.read(below)
+    refused = [await site.call(below, started("deeper", agent)) for agent in ("leaf", "forker")]
+    assert ["limits.max_depth = 2" in read.last for read in refused] == [True, True]
+    with pytest.raises(LimitReached, match=r"limits\.max_depth = 2"):
+        await fork(site, below, "deeper", limits={"max_depth": 9})
+    assert await site.children(below) == []
+    await site.o.cancel(parent)
 
 
 async def test_a_child_keeps_the_tools_and_the_prompt_of_its_parent_to_the_byte(site):

@@ -46,6 +46,9 @@ def test_subagents_are_described_by_the_caller_or_by_the_file(monkeypatch):
     assert all(f"- `{name}`: " in everyone for name in json.loads(puppets.CONFIG.read_text())["graphs"])
     with pytest.raises(OutriderError, match="names no agent stranger, other"):
         BackgroundSubagents(["leaf", "stranger", "other"])
+    for nobody in ({}, []):
+        with pytest.raises(OutriderError, match="no subagent is named"):
+            BackgroundSubagents(nobody)
 
 
 @pytest.mark.parametrize(
@@ -383,6 +386,24 @@ async def test_a_message_that_is_to_wait_comes_once_though_its_step_runs_again(r
                 assert len((await site.o.get(child)).runs) == 2
                 await site.say(parent)
                 assert (await site.o.wait(parent)).status is Status.SUCCESS
+
+
+async def test_a_message_to_a_child_that_asks_waits_for_a_person(site):
+    parent = await site.parent("patient")
+    await site.read(parent)
+    await site.call(parent, started("now", "bare"))
+    (child,) = await site.children(parent)
+    await site.read(child)
+    await site.let_call(child, called("person"))
+    await site.until(child, "task.waiting")
+    read = await site.call(parent, called("update_async_task", task_id=child, message="and then this"))
+    (told,) = [text for text in read.results if "your message" in text]
+    assert told == f"Task {child} reads your message when a person has answered what it asks. {tools.TOLD}"
+    await site.o.answer(child, "yes")
+    await site.read(child)
+    await site.say(child)
+    assert (await site.read(child)).last == "and then this"
+    await site.o.cancel(parent)
 
 
 async def test_a_parent_that_cancels_its_child_is_not_told_of_it(site, parent):

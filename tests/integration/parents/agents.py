@@ -211,9 +211,8 @@ keeper = create_deep_agent(Puppet(), backend=OutriderBackend())
 _AWAY = FilesystemMiddleware(backend=OutriderBackend(), offload_binary_content=True)
 album = create_deep_agent(Puppet(), backend=OutriderBackend(), middleware=[_AWAY])
 bare = create_agent(Puppet(), tools=TOOLS)
-patient = create_agent(
-    Puppet(), middleware=[Slow({"leaf": {"description": "finds one thing", "update_strategy": "enqueue"}})]
-)
+LATER = {"description": "finds one thing", "update_strategy": "enqueue"}
+patient = create_agent(Puppet(), middleware=[Slow({"leaf": LATER, "bare": LATER})])
 TOLD = {"description": "finds one thing", "webhook": os.environ.get("TEST_WEBHOOK")}
 teller = create_agent(Puppet(), middleware=[BackgroundSubagents({"leaf": TOLD})])
 swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
