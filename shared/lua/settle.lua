@@ -14,8 +14,11 @@
 local task_id, run_id, epoch, token, only_expired, run_status, ended_as, status, phase, result, error_type,
   error_message, usage, interrupts, asked, note, next_id, wake_id, ring_again_ms, grade, revision, told_by,
   delivery_id, told = unpack(ARGV, 1, 24)
+local LAST_EVENT, LAST_DATA = ARGV[#ARGV - 1], ARGV[#ARGV]
 local ANSWER_UNTIL, FOLLOW_UPS, DUE, DELIVERY = KEYS[30], KEYS[31], KEYS[32], KEYS[33]
-local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms')
+local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'lease_until_ms', 'kind', 'queue')
+local grades = run[5] == 'grade'
+
 if run[1] == run_status and run[1] ~= 'running' and run[2] == epoch and run[3] == token then
   return {'settled', bell(TASK, NEXT_RUN), HAS_PARENT and bell(PARENT, WAKE_RUN) or {}}
 end
@@ -23,76 +26,100 @@ if not holds(TASK, run_id, epoch, token) then return {'refused'} end
 if only_expired == '1' and tonumber(run[4]) > NOW then return {'refused'} end
 if is_cut(TASK, 34) then return {'cut'} end
 
-local grades = redis.call('HGET', RUN, 'kind') == 'grade'
 local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
--- News may have come while the work was graded: then it was half an answer after all.
-local rests = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
-local is_graded = status == 'success' and not rests and not grades and grade_queue ~= ''
-local ends = phase == '' and not rests and not is_graded
-local goes_on = (rests or ends) and redis.call('EXISTS', FOLLOW_UPS) == 1
-if goes_on then rests, ends = false, false end
-if rests then
-  move(TASK, 'rest', 'running', 'resting')
-elseif is_graded then
-  move(TASK, 'grade', 'running', 'grading')
-elseif not goes_on then
-  move(TASK, ends and 'finish' or phase == 'queued' and 'revise' or 'pause', status, phase)
-end
-redis.call('HSET', RUN, 'status', run_status, 'ended_as', rests and not grades and 'rested' or ended_as,
-  'ended_ms', int(NOW), 'lease_until_ms', '0', 'error_type', error_type, 'error_message', error_message)
-redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'error_type', error_type,
-  'error_message', error_message, 'asked', asked, 'asks', asked)
--- A grader that failed is no fault of the task's.
-if grades then redis.call('HSET', TASK, 'error_type', '', 'error_message', '') end
-if not grades then count_work(run[4]) end
-if grade ~= '' then
-  redis.call('HSET', RUN, 'grade', grade)
-  redis.call('HSET', TASK, 'grade', grade)
-end
-if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
-if result ~= '' and not rests then redis.call('HSET', LARGE, 'result', result) end
-if interrupts ~= '' then redis.call('HSET', LARGE, 'interrupts', interrupts) else redis.call('HDEL', LARGE, 'interrupts') end
--- What is in the saved state is not given again; what the next run is to be given stays.
-redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
-use_up_input(run_id, grades or run_status == 'success')
-unhold(task_id, run_id)
-for i = 25, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
-if rests then
-  emit(EVENTS, 'task.resting', run_id, '{}')
-elseif goes_on then
-  emit(EVENTS, 'run.ended', run_id, ARGV[#ARGV])
-elseif not is_graded and phase ~= 'queued' then
-  emit(EVENTS, ARGV[#ARGV - 1], run_id, ARGV[#ARGV])
+
+-- What becomes of the task. News may have come while its work was graded: then it was half an answer after all.
+local function decide()
+  if phase == 'asking' then return 'asks' end
+  if phase == 'queued' then return 'is revised' end
+  local is_half = status == 'success' and (redis.call('SCARD', OPEN) > 0 or has_news(TASK))
+  if status == 'success' and not is_half and not grades and grade_queue ~= '' then return 'is graded' end
+  if redis.call('EXISTS', FOLLOW_UPS) == 1 then return 'goes on' end
+  return is_half and 'rests' or 'ends'
 end
 
-if ends then
+local it = decide()
+local is_told = it == 'ends' or it == 'asks'
+
+local function move_task()
+  if it == 'rests' then
+    move(TASK, 'rest', 'running', 'resting')
+  elseif it == 'is graded' then
+    move(TASK, 'grade', 'running', 'grading')
+  elseif it ~= 'goes on' then
+    move(TASK, it == 'ends' and 'finish' or it == 'is revised' and 'revise' or 'pause', status, phase)
+  end
+end
+
+local function end_run()
+  redis.call('HSET', RUN, 'status', run_status, 'ended_as', it == 'rests' and not grades and 'rested' or ended_as,
+    'ended_ms', int(NOW), 'lease_until_ms', '0', 'error_type', error_type, 'error_message', error_message)
+  if grade ~= '' then redis.call('HSET', RUN, 'grade', grade) end
+  use_up_input(run_id, grades or run_status == 'success')
+  unhold(task_id, run_id)
+end
+
+-- What the task keeps of the run. A grader that failed is no fault of the task's.
+local function keep()
+  redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'asked', asked, 'asks', asked,
+    'error_type', grades and '' or error_type, 'error_message', grades and '' or error_message)
+  if not grades then count_work(run[4]) end
+  if grade ~= '' then redis.call('HSET', TASK, 'grade', grade) end
+  if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
+  if result ~= '' and it ~= 'rests' then redis.call('HSET', LARGE, 'result', result) end
+  if interrupts ~= '' then redis.call('HSET', LARGE, 'interrupts', interrupts) else redis.call('HDEL', LARGE, 'interrupts') end
+  -- What is in the saved state is not given again; what the next run is to be given stays.
+  redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
+end
+
+local function emit_all()
+  for i = 25, #ARGV - 2, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end
+  if it == 'rests' then
+    emit(EVENTS, 'task.resting', run_id, '{}')
+  elseif it == 'goes on' then
+    emit(EVENTS, 'run.ended', run_id, LAST_DATA)
+  elseif is_told then
+    emit(EVENTS, LAST_EVENT, run_id, LAST_DATA)
+  end
+end
+
+-- The questions wait for a person, in time where the task says so.
+local function ask()
+  local within = tonumber(redis.call('HGET', TASK, 'answer_within_ms'))
+  local until_ms = within and int(NOW + within) or ''
+  redis.call('HSET', TASK, 'answer_queue', run[6], 'answer_until_ms', until_ms)
+  if within then redis.call('ZADD', ANSWER_UNTIL, until_ms, member(task_id, run_id)) end
+end
+
+-- Start what the task goes on with, if anything. Returns what its bell needs.
+local function start_next()
+  if it == 'goes on' then return next_follow_up(FOLLOW_UPS, run_id, next_id, ring_again_ms) end
+  if it == 'is graded' then
+    redis.call('HSETNX', TASK, 'grading_run_id', next_id)
+    redis.call('HSET', NEXT_RUN, 'of_run', run_id)
+    return begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
+      ring_again_ms)
+  end
+  if it == 'is revised' then
+    return begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'),
+      revision, 'task.revising', '{}', ring_again_ms)
+  end
+  if has_news(TASK) and at_rest(TASK) then
+    return wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
+  end
+  return {}
+end
+
+move_task()
+end_run()
+keep()
+emit_all()
+if it == 'asks' then ask() end
+if it == 'ends' then
   redis.call('HDEL', TASK, 'grading_run_id')
   leave_parent(task_id)
 end
-if phase == 'asking' then
-  local within = tonumber(redis.call('HGET', TASK, 'answer_within_ms'))
-  local until_ms = within and int(NOW + within) or ''
-  redis.call('HSET', TASK, 'answer_queue', redis.call('HGET', RUN, 'queue'), 'answer_until_ms', until_ms)
-  if within then redis.call('ZADD', ANSWER_UNTIL, until_ms, member(task_id, run_id)) end
-end
-local parents_bell = {}
-if ends or phase == 'asking' then
-  parents_bell = tell_parent(task_id, note, false, wake_id, ring_again_ms)
-end
-local next_bell = {}
-if goes_on then
-  next_bell = next_follow_up(FOLLOW_UPS, run_id, next_id, ring_again_ms)
-elseif is_graded then
-  redis.call('HSETNX', TASK, 'grading_run_id', next_id)
-  redis.call('HSET', NEXT_RUN, 'of_run', run_id)
-  next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'grade', grade_queue, '{}', 'task.grading', '{}',
-    ring_again_ms)
-elseif phase == 'queued' then
-  next_bell = begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', redis.call('HGET', TASK, 'work_queue'), revision,
-    'task.revising', '{}', ring_again_ms)
-elseif has_news(TASK) and at_rest(TASK) then
-  next_bell = wake(TASK, PARENT_OPEN, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, ring_again_ms)
-elseif ends then
-  deliver(DUE, DELIVERY, told_by, delivery_id, told)
-end
+local parents_bell = is_told and tell_parent(task_id, note, false, wake_id, ring_again_ms) or {}
+local next_bell = start_next()
+if it == 'ends' and #next_bell == 0 then deliver(DUE, DELIVERY, told_by, delivery_id, told) end
 return {'settled', next_bell, parents_bell}

@@ -58,11 +58,11 @@ BROKEN = {
         "{LEASES, RING_AT, SLOTS}",
         "{RING_AT, SLOTS}",
     ),
-    "a task that waits counts as ended": ("settle", "if ends then\n  redis", "if ends or phase ~= '' then\n  redis"),
+    "a task that waits counts as ended": ("settle", "if it == 'ends' then\n", "if is_told then\n"),
     "nobody hears of a question": (
         "settle",
-        "if ends or phase == 'asking' then",
-        "if ends then",
+        "local is_told = it == 'ends' or it == 'asks'",
+        "local is_told = it == 'ends'",
     ),
     "a question never expires": (
         "settle",
@@ -180,13 +180,13 @@ BROKEN = {
     ),
     "half an answer is graded": (
         "settle",
-        "local is_graded = status == 'success' and not rests and not grades",
-        "local is_graded = status == 'success' and not grades",
+        "if status == 'success' and not is_half and not grades",
+        "if status == 'success' and not grades",
     ),
     "a parent does not stay open for work that is graded": (
         "settle",
-        "if ends then\n  redis.call('HDEL', TASK, 'grading_run_id')",
-        "if phase == '' and not rests then\n  redis.call('HDEL', TASK, 'grading_run_id')",
+        "leave_parent(task_id)\nend\nlocal parents_bell",
+        "end\nif phase == '' and it ~= 'rests' then leave_parent(task_id) end\nlocal parents_bell",
     ),
     "a grader takes the news of the agent": ("claim", "if not run[3] and not grades then", "if not run[3] then"),
     "a grader takes a slot of the agent": (
@@ -226,13 +226,17 @@ BROKEN = {
     "a cancel leaves follow-ups": ("cancel", "redis.call('DEL', FOLLOW_UPS)", ""),
     "a task ends while a message waits": (
         "settle",
-        "local goes_on = (rests or ends) and redis.call('EXISTS', FOLLOW_UPS) == 1",
-        "local goes_on = false",
+        "if redis.call('EXISTS', FOLLOW_UPS) == 1 then return 'goes on' end",
+        "",
     ),
-    "a task rests while a message waits": ("settle", "(rests or ends) and", "ends and"),
+    "a task rests while a message waits": (
+        "settle",
+        "if redis.call('EXISTS', FOLLOW_UPS) == 1 then",
+        "if not is_half and redis.call('EXISTS', FOLLOW_UPS) == 1 then",
+    ),
     "a message that waited is given again": ("settle", "'LPOP', follow_ups", "'LINDEX', follow_ups, 0"),
     "the last message comes first": ("settle", "'LPOP', follow_ups", "'RPOP', follow_ups"),
-    "what ends in between is told": ("settle", "if goes_on then rests, ends = false, false end", ""),
+    "what ends in between is told": ("settle", "it == 'ends' or it == 'asks'", "it ~= 'rests'"),
     "a question expires though a message waits": (
         "expire",
         "if redis.call('EXISTS', FOLLOW_UPS) == 1 then",
