@@ -9,11 +9,11 @@ from ..shared import events
 from ..shared.grades import GradeResult, recorded
 from ..shared.limits import Limits, Usage
 from ..shared.thread_state import read_state
-from .activation import Activation
 from .checking import checked
 from .control import Stop
 from .grader_model import ModelGrader
 from .judging import NoVerdict, relied_on
+from .meter import Meter
 from .outcomes import Failed, Graded
 from .revision import revision
 from .subject import Subject
@@ -26,36 +26,37 @@ if TYPE_CHECKING:
     from ..shared.grades import Grade, GradedCriterion, Verdict
     from ..shared.records import Task
     from ..shared.transitions import Claimed
-    from .activation import Ended
     from .control import Control
     from .deps import Deps
     from .outcomes import Outcome
+    from .progress import Emitter
 
 GRADER_SECONDS, GRADER_TURNS = 600, 30  #: bounds of one grade run where its task has none
 
 
-class GradeActivation(Activation):
+class GradeWork:
     """One grade run. A task's limits bound each of its grade runs by itself; what a grader uses counts apart."""
 
-    def __init__(self, deps: Deps, claimed: Claimed, control: Control) -> None:
-        self._task = claimed.task
+    def __init__(self, deps: Deps, claimed: Claimed, control: Control, emitter: Emitter) -> None:
+        self._deps, self._claimed, self._control, self._emitter = deps, claimed, control, emitter
+        self.task = _by_itself(claimed.task)
+        self._meter = Meter(self.task, control.stop, emitter.emit)
         self._checked: tuple[GradedCriterion, ...] = ()
         self._said: Verdict | None = None  #: by the model, so far
         self._grade: Grade | None = None
         self._subject: Subject
-        super().__init__(deps, replace(claimed, task=_by_itself(claimed.task)), control)
 
     @property
     def usage(self) -> Usage:
         """What the models of the whole task consumed, its graders' apart."""
-        return self._task.usage_counted.model_copy(update={"grader": self._meter.usage})
+        return self._claimed.task.usage_counted.model_copy(update={"grader": self._meter.usage})
 
-    async def ended(self) -> Ended:
-        """Grade the work, and tell what came of it."""
+    async def prepare(self) -> None:
+        """Read what is to be graded."""
         self._subject = await Subject.of(self._deps.store, self._claimed.claim.task_id, self._claimed.run)
-        return await super().ended()
 
-    async def _activate(self) -> None:
+    async def run(self) -> None:
+        """Grade it."""
         subject = self._subject
         where = {"grading_run_id": subject.grading_run_id, "iteration": subject.iteration}
         self._emitter.emit(events.GRADE_STARTED, where)
@@ -94,31 +95,32 @@ class GradeActivation(Activation):
         criteria = (*self._checked, *recorded(verdict.criteria, "model"))
         return subject.grade(verdict.result, verdict.explanation, criteria, unverified=unverified)
 
-    def _came_to_its_end(self) -> Outcome:
-        if self._grade is None:
-            return self._failed(NoVerdict("it ended without one"))
-        revises = self._grade.result is GradeResult.NEEDS_REVISION
-        return Graded(self._grade, self._subject.result_json, revision(self._grade) if revises else "")
+    def finished(self) -> Outcome:
+        """It ended by itself."""
+        return self._with_verdict(self._grade) if self._grade else self.failed(NoVerdict("it ended without one"))
 
     def failed(self, error: BaseException) -> Graded:
         """A grader's error ends the task well, and its grade says so: the agent did its work."""
         known = Failed.by(error)
         return self._without_verdict(known.type, known.message)
 
-    def _stopped(self, reason: Stop) -> Outcome:
-        if reason in {Stop.CANCELLED, Stop.STALE}:
-            return super()._stopped(reason)
-        self._grade = self._grade or self._by_model()
-        if self._grade is not None:  # a limit ended the second try: the first answer stands
-            return self._came_to_its_end()
+    def stopped(self, reason: Stop) -> Outcome:
+        """A limit of the grader ends the task well too. Where it ended a second try, the first answer stands."""
+        grade = self._grade or self._by_model()
+        if grade is not None:
+            return self._with_verdict(grade)
         match reason:
             case Stop.TIMED_OUT:
-                limit = self._claimed.task.limits.timeout_seconds or 0
+                limit = self.task.limits.timeout_seconds or 0
                 return self._without_verdict("timeout", f"it had no verdict after {limit:g} s")
             case _:
                 remedy = "raise it, or take a model that calls tools"
                 said = f"{self._meter.told(reason)}: it had no verdict by then ({remedy})"
                 return self._without_verdict(reason.value, said)
+
+    def _with_verdict(self, grade: Grade) -> Graded:
+        revises = grade.result is GradeResult.NEEDS_REVISION
+        return Graded(grade, self._subject.result_json, revision(grade) if revises else "")
 
     def _without_verdict(self, kind: str, message: str) -> Graded:
         return Graded(self._subject.error(kind, message), self._subject.result_json, type=kind, message=message)

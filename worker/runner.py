@@ -15,11 +15,10 @@ from redis.exceptions import RedisError
 from ..shared.broker import BrokerUnreachable
 from ..shared.records import Fault, Run
 from ..shared.refusals import is_away
-from ..shared.statuses import RunKind, RunStatus
+from ..shared.statuses import RunStatus
 from ..shared.transitions import Claimed, Settled
 from .activation import Activation
 from .control import Control
-from .grader import GradeActivation
 from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retried, Retry, Waits, ending
 
 if TYPE_CHECKING:
@@ -63,20 +62,23 @@ class Runner:
                 return await self._not_held(run_id, claimed)
             control.held(claimed.claim, facts.agent)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
-                kind = GradeActivation if claimed.run.kind is RunKind.GRADE else Activation
-                activation = kind(deps, claimed, control)
+                activation = Activation(deps, claimed, control)
                 outcome = await self._settle(facts, claimed.claim, activation)
                 await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
-                if claimed.claim.cancels_itself:  # and may have ended in the middle of its walk
-                    with suppress(RedisError):  # else a sweeper walks
-                        await self._ring(await store.close_below(task_id))
-                # Only when nothing of the run's code is at work is its slot free.
-                await activation.code_ended()
-                if isinstance(outcome, Cancelled):
-                    await store.stopped(facts, claimed.claim, activation.usage)
-                    await self._admit(facts.agent)
+                await self._until_code_ended(facts, claimed.claim, activation, cancelled=isinstance(outcome, Cancelled))
         return outcome
+
+    async def _until_code_ended(self, facts: Facts, claim: Claim, activation: Activation, *, cancelled: bool) -> None:
+        """A run that has settled may have code at work: it has its slot until nothing is any more."""
+        store = self.deps.store
+        if claim.cancels_itself:  # and may have ended in the middle of its walk
+            with suppress(RedisError):  # else a sweeper walks
+                await self._ring(await store.close_below(facts.task_id))
+        await activation.code_ended()
+        if cancelled:
+            await store.stopped(facts, claim, activation.usage)
+            await self._admit(facts.agent)
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
         """Why there is nothing to do: it was cancelled, waits for its time or a slot, or someone else has or had it."""
