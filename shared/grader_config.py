@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 AGENT_KEYS = frozenset({"rubric", "checks", "grades_itself"})
 FILES = "files"  #: the name of the tools that read the files of the task's tree
+OURS = frozenset({"list_files", "read_file", "Verdict"})  #: tools that graders have of their own
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"  #: what providers take as a tool's name
 
 
@@ -111,6 +112,9 @@ def grader(section: Mapping[str, Any], where: str) -> GraderEntry:
     if not isinstance(tools, list):
         raise ConfigError(f'{where}: "tools" = {shorten(repr(tools))}: must be a list')
     entry = GraderEntry(model, tuple(_tool(tool, f'{where}: "tools"') for tool in tools))
+    for tool in entry.tools:
+        if isinstance(tool, Command) and tool.name in OURS:
+            raise ConfigError(f'{where}: "tools": {tool.name!r} is a name of ours: give the command another')
     for name, count in Counter(map(_name, entry.tools)).items():
         if count > 1:
             raise ConfigError(f'{where}: "tools": {shorten(repr(name))} stands there {count} times')

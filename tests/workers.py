@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import redis.asyncio
@@ -104,6 +104,13 @@ class Bench(Desk):
         task_id, run_id = await self.submit(agent, text, **fields)
         outcome = await self.runner.run(task_id, run_id)
         return outcome, await self.store.get(task_id)
+
+
+def until_gone(pid):
+    """Return when a process that was told to end has ended, also where nobody has asked for its exit code yet."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}:
+            pass
 
 
 def plain(redis_url):

@@ -31,4 +31,5 @@ def revision(grade: Grade) -> str:
 
 
 def _list(head: str, lines: list[str]) -> str:
-    return "\n".join([head, *(f"- {line}" for line in lines)])
+    """A list of one item each: lines after an item's first are set in."""
+    return "\n".join([head, *("- " + line.replace("\n", "\n  ") for line in lines)])

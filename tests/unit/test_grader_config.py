@@ -74,6 +74,8 @@ def test_graders_have_a_model_and_tools(load):
         (None, {"tools": [{"name": "x", "command": ["y"], "folder": 1}]}, "\"folder\" = 1 of 'x': must be text"),
         (None, {"tools": [{"name": "x", "command": ["y"], "args": 1}]}, "unknown key 'args' of a command"),
         (None, {"tools": [{}]}, "must be"),
+        (None, {"tools": [{"name": "Verdict", "command": ["y"]}]}, "'Verdict' is a name of ours"),
+        (None, {"tools": [{"name": "read_file", "command": ["y"]}]}, "'read_file' is a name of ours"),
         (None, {"tools": ["files", "files"]}, "'files' stands there 2 times"),
         (None, {"tools": [{"name": "x", "command": ["y"]}] * 3}, "'x' stands there 3 times"),
         ({"rubric": "a" * 50_001}, None, "has 50,001 characters, more than the 50,000"),

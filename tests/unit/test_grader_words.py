@@ -220,6 +220,11 @@ def test_a_revision_names_what_is_open_and_what_must_stay():
     )
 
 
+def test_what_a_grader_says_of_one_criterion_is_one_item():
+    odd = {"name": "is short\n- is long", "passed": False, "gap": "it is\n- short"}
+    assert "What is open:\n- is short\n  - is long: it is\n  - short\n\n" in revision(grade(odd))
+
+
 def test_a_revision_of_what_was_not_verified_has_no_list_of_what_passed():
     text = revision(grade(MET, unverified=True))
     assert "cites a source" not in text

@@ -1,0 +1,57 @@
+"""Commands that graders run: what is told of them, and that nothing of them is left."""
+
+import asyncio
+import os
+
+import pytest
+
+from outrider.shared.grader_config import Command
+from outrider.worker.commands import LAST, run_command
+from workers import until_gone
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(*words, **fields):
+        return run_command(Command(name="x", command=words, **fields), tmp_path, "t1")
+
+    return run
+
+
+async def test_its_exit_code_and_its_output_are_told(run, tmp_path):
+    assert await run("sh", "-c", "echo out; echo err >&2; pwd; echo $OUTRIDER_TASK_ID; cat; exit 7") == (
+        f"exit code 7\nout\nerr\n{tmp_path}\nt1\n"
+    )
+
+
+async def test_it_runs_in_its_folder(run, tmp_path):
+    (tmp_path / "work").mkdir()
+    assert await run("pwd", folder="work") == f"exit code 0\n{tmp_path / 'work'}\n"
+
+
+async def test_of_a_long_output_the_end_is_told(run):
+    told = await run("sh", "-c", "seq 100000; printf '\\377'")
+    assert told.startswith(f"exit code 0\n(the last {LAST} characters)\n")
+    assert told.endswith("\n99999\n100000\n\N{REPLACEMENT CHARACTER}")
+    assert len(told) < LAST + 100
+
+
+async def test_what_it_wrote_until_its_time_was_over_is_told(run):
+    told = await run("sh", "-c", "yes", timeout_seconds=0.2)
+    assert told.startswith(f"it did not end within 0.2 seconds, and was stopped\n(the last {LAST} characters)\n")
+
+
+async def test_who_is_cancelled_leaves_nothing_of_it(run, tmp_path):
+    os.mkfifo(tmp_path / "pids")
+    running = asyncio.create_task(run("sh", "-c", "trap '' TERM; sleep 60 & echo $$ $! > pids; wait"))
+    pids = (await asyncio.to_thread((tmp_path / "pids").read_text)).split()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for pid in pids:
+        until_gone(pid)
+
+
+async def test_one_that_is_not_there_is_an_error(run):
+    with pytest.raises(FileNotFoundError, match="no-such-program"):
+        await run("no-such-program")
