@@ -33,11 +33,11 @@ class Receiver:
             self._changed.notify_all()
         return status
 
-    def await_accepted(self, count, seconds=30):
+    def await_accepted(self, count, seconds=120):
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.accepted) >= count, seconds), len(self.accepted)
 
-    def await_tries(self, count, seconds=30):
+    def await_tries(self, count, seconds=120):
         with self._changed:
             assert self._changed.wait_for(lambda: sum(map(len, self.came.values())) >= count, seconds), self.came
 

@@ -2,16 +2,21 @@
 
 import base64
 import json
+from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
 
 from outrider.orchestrator.webhook import check_webhook
 from outrider.shared import deliveries, webhooks
-from outrider.shared.deliveries import delivery_of
+from outrider.shared.deliveries import Attempt, delivery_of
 from outrider.shared.errors import BadInput, ConfigError
 from outrider.shared.notes import note_of
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
+from outrider.shared.text import clean
 from outrider.shared.transitions import Facts
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -126,6 +131,20 @@ def test_what_is_told_is_bounded_and_says_how_to_fetch_the_rest():
     assert (shown["media"], shown["status"], shown["whole_result"]) == (1, "success", "outrider show t --result")
     assert shown["result_length"] > len(shown["result"]) == 80_000
     assert delivery_of(Facts("t", "agent"), "r", note) == ("", "", "")
+
+
+@settings_of(max_examples=50, deadline=None)
+@given(st.text(), st.text(), st.text(alphabet="\ud800\udfff\x00\u2028\u202e\x1b<>&\"'\\"))
+def test_whatever_an_agent_wrote_a_body_is_plain_json_and_whole(title, words, hostile):
+    facts = Facts("t", "a", clean(title), webhook=True)
+    for status, body in (Status.SUCCESS, words + hostile), (Status.ERROR, None):
+        note = note_of(facts, "r", status, json.dumps(body), clean(hostile))
+        _, delivery_id, told = delivery_of(facts, "r", note)
+        attempt = Attempt("t", "r", 1, "https://example.com/", datetime.now(UTC), delivery_id, told)
+        data = json.loads(attempt.body.decode("ascii"))["data"]
+        assert (data["title"], data["result"]) == (clean(title), clean(body or ""))
+        assert data["error_type"] == (clean(hostile) or None)
+        assert attempt.body == Attempt("t", "r", 9, attempt.url, attempt.ended_at, delivery_id, told).body
 
 
 def test_the_tries_end_within_a_day_and_not_within_an_hour():
