@@ -22,22 +22,27 @@ PIECE = 1 << 20  #: bytes read at once, more than a pipe holds
 async def run_command(command: Command, folder: Path, task_id: str) -> str:
     """Run it, and tell its exit code and the end of its output; an `OSError` where it cannot be started."""
     with _Output() as output:
-        process = await asyncio.create_subprocess_exec(
-            *command.command,
-            cwd=folder / command.folder,
-            env={**os.environ, "OUTRIDER_TASK_ID": task_id},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output.writing,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # its children too are ended with it
+        # A cancel that comes while it starts would else end the command alone: it may have children by then.
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *command.command,
+                cwd=folder / command.folder,
+                env={**os.environ, "OUTRIDER_TASK_ID": task_id},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output.writing,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,  # its children too are ended with it
+            )
         )
         try:
             async with asyncio.timeout(command.timeout_seconds):
+                process = await asyncio.shield(starting)
                 await process.wait()
             ended = f"exit code {process.returncode}"
         except TimeoutError:
             ended = f"it did not end within {command.timeout_seconds:g} seconds, and was stopped"
         finally:
+            process = await starting
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await asyncio.shield(process.wait())
