@@ -116,6 +116,35 @@ async def test_an_agent_that_blocks_its_loop_costs_its_neighbours_no_claim(site)
         assert "run.lost" not in await told(site, task_id)
 
 
+async def test_hosts_whose_clocks_differ_by_minutes_take_over_from_each_other(site, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, time\n"
+        "wall, wall_ns, ahead = time.time, time.time_ns, int(os.environ['AHEAD_SECONDS'])\n"
+        "time.time = lambda: wall() + ahead\n"
+        "time.time_ns = lambda: wall_ns() + ahead * 10**9\n"
+    )
+
+    def host(ahead_seconds):
+        return site.worker("-c", "4", AHEAD_SECONDS=str(ahead_seconds), PYTHONPATH=str(tmp_path), **QUICK)
+
+    with host(600) as ahead:
+        task_id, _ = await site.submit("compiled", state={"gates": ["b", "c"]})
+        await site.desk.at(task_id, "b")
+        with host(-600) as behind:
+            await behind.says("ready")
+            beside, _ = await site.submit("compiled")
+            await site.settled(beside)  # both sweep
+            assert (await site.desk.store.get(task_id)).attempt == 0
+            ahead.process.kill()
+            for gate in "bc":
+                await site.desk.at(task_id, gate)
+                await site.desk.open(task_id, gate)
+            task = await site.settled(task_id)
+    assert (task.status, task.attempt) == (Status.SUCCESS, 1)
+    assert (await state(site, task_id))["done"] == ["a", "b", "c"]
+    assert await site.desk.did(task_id) == ["a", "b", "b", "c"]
+
+
 # --- cancelled -------------------------------------------------------------------------------------------------------
 
 
