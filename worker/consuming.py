@@ -12,7 +12,7 @@ from celery import bootsteps
 from celery.worker import state
 
 from ..shared.bells import Bell
-from ..shared.broker import BROKER_ERRORS, KINDS, BrokerUnreachable, ring
+from ..shared.broker import KINDS, BrokerUnreachable, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def _cease(consumer: Any) -> None:
         return
     try:
         consumer.task_consumer.channel.close()  # waits for the request that is open, a second at most
-    except BROKER_ERRORS as error:
+    except (*consumer.connection_errors, *consumer.channel_errors) as error:
         log.warning("worker.cannot_cease", error=type(error).__name__)
 
 

@@ -348,3 +348,17 @@ async def test_a_run_longer_than_any_visibility_timeout_is_not_delivered_again(s
         await site.desk.open(task_id, "b")
         await site.settled(task_id)
     assert (await told(site, task_id)).count("run.claimed") == 1
+
+
+async def test_a_worker_that_is_told_to_stop_as_redis_dies_stops(namespace):
+    with EmbeddedRedis() as server:
+        async with open_site(Settings(redis_url=server.url, namespace=namespace)) as site:
+            with site.worker("-c", "2", OUTRIDER_GRACE_SECONDS="5") as worker:
+                await worker.says("ready")
+                await asks_for_bells(site)
+                worker.process.send_signal(signal.SIGSTOP)
+                await asyncio.to_thread(server.kill)
+                worker.process.send_signal(signal.SIGTERM)
+                worker.process.send_signal(signal.SIGCONT)
+                assert await worker.ends() in {0, 1}
+                assert not [line for line in worker.lines if "Traceback" in line]
