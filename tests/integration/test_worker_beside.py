@@ -12,6 +12,7 @@ from outrider.shared.store import Store
 from outrider.worker.control import Control, Held, Stop
 from outrider.worker.heartbeat import Heartbeat
 from outrider.worker.listener import listen
+from outrider.worker.outcomes import Finished, ending
 from outrider.worker.progress import Emitter
 from outrider.worker.sweeper import Sweeper
 
@@ -55,6 +56,22 @@ async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
     assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, "WorkerLost", EndedAs.LOST)
     assert "2 times in 2 attempts; the last was w2" in task.error.message
     assert len(bench.bells) == 1
+
+
+async def test_the_parent_of_a_task_that_is_given_up_hears_of_it_and_is_woken(bench):
+    parent, above = await claimed(bench)
+    child_id, run_id = await bench.submit(
+        "compiled", parent_id=above.task_id, ancestors=(above.task_id,), max_attempts=1
+    )
+    facts = await bench.store.facts(child_id)
+    held = await bench.store.claim(facts, run_id, worker="w", lease_ms=60_000)
+    await bench.store.settle(above, parent.claim, ending(Finished('"so far"')))
+    await lapse(bench, held.claim)
+    await sweeper(bench).sweep()
+    (wake,) = bench.bells
+    woken = await bench.store.claim(above, wake.run_id, worker="w", lease_ms=60_000)
+    (note,) = woken.notifications
+    assert (note.task_id, note.status, note.error_type) == (child_id, Status.ERROR, "WorkerLost")
 
 
 async def test_a_cancelled_run_of_a_dead_worker_comes_to_rest(bench):

@@ -275,6 +275,21 @@ async def test_a_run_that_tells_nothing_for_too_long_is_ended(bench):
     assert task.error.message == "nothing came from it for limits.idle_seconds = 0.05"
 
 
+@pytest.mark.parametrize(
+    ("limit", "status", "why"),
+    [("timeout_seconds", Status.TIMEOUT, "timeout"), ("idle_seconds", Status.ERROR, "limit_idle")],
+)
+async def test_what_a_run_had_when_its_time_was_over_is_kept_and_an_update_goes_on(bench, limit, status, why):
+    await bench.do("compiled")  # the agents are loaded by now
+    _, task = await bench.do("compiled", state={"gates": ["b"]}, limits={limit: 1})
+    assert (task.status, task.error.type, task.result["done"]) == (status, why, ["a"])
+    updated = await bench.store.update(task.task_id, {"text": "go on", "state": {"gates": [], "done": []}})
+    await bench.runner.run(task.task_id, updated.run_id)
+    task = await bench.store.get(task.task_id)
+    assert (task.status, task.error) == (Status.SUCCESS, None)
+    assert task.result["done"][-1] == "c"
+
+
 @pytest.mark.usefixtures("refusing")
 async def test_what_limits_bound_is_counted_anew_from_each_wake(bench):
     """The turns and the working time of the runs before it are told in the record, and bound nothing any more."""

@@ -887,6 +887,16 @@ def test_the_state_of_an_update_keeps_its_nulls(outrider, world):
     assert given == [{"text": "text\n\nagain", "state": {"skills_metadata": None}}]
 
 
+def test_a_task_whose_agent_is_gone_is_listed_shown_and_cancelled(outrider, world, tmp_path, monkeypatch):
+    task_id = outrider("submit", "agent", "text").lines[0]
+    (tmp_path / "others.json").write_text('{"graphs": {"other": "./agents.py:other"}}')
+    monkeypatch.setenv("OUTRIDER_CONFIG", str(tmp_path / "others.json"))
+    assert [task["task_id"] for task in outrider("list", "--agent", "agent", "--json").json["tasks"]] == [task_id]
+    assert outrider("show", task_id, "--json").json["agent"] == "agent"
+    (answer,) = outrider("cancel", task_id, "--json").json
+    assert (answer["task_id"], answer["outcome"], answer["status"]) == (task_id, "cancelled", "cancelled")
+
+
 def test_cancel_says_what_is_true(outrider, world):
     waiting = outrider("submit", "agent", "text").lines[0]
     world.at_the_bell = ends(result="x")
