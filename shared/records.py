@@ -6,20 +6,17 @@ RFC 3339 in UTC with milliseconds, what does not apply is `null`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from pydantic import Field
 
 from .grades import Grade  # noqa: TC001 pydantic reads it
+from .hashes import Hash, read, text
 from .limits import Limits, Usage
 from .record import Moment, Record
 from .rubric import Rubric  # noqa: TC001 pydantic reads it
 from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
-
-Hash: TypeAlias = Mapping[bytes, bytes]
 
 
 class Fault(Record):
@@ -36,40 +33,18 @@ class Interrupt(Record):
     value: Any
 
 
-def _text(fields: Hash, name: str) -> str | None:
-    value = fields.get(name.encode())
-    return value.decode() if value else None
-
-
-def _number(fields: Hash, name: str) -> int:
-    return int(fields.get(name.encode()) or 0)
-
-
-def _moment(fields: Hash, name: str) -> int | None:
-    return _number(fields, name) or None
-
-
-def _loaded(fields: Hash, name: str, default: Any = None) -> Any:
-    value = fields.get(name.encode())
-    return json.loads(value) if value else default
-
-
 def _fault(fields: Hash) -> Fault | None:
-    kind = _text(fields, "error_type")
-    return Fault(type=kind, message=_text(fields, "error_message") or "") if kind else None
+    kind = text(fields, "error_type")
+    return Fault(type=kind, message=text(fields, "error_message")) if kind else None
 
 
-def _used(fields: Hash) -> dict[str, Any]:
-    usage, late = _loaded(fields, "usage", {}), _loaded(fields, "usage_late")
-    if late is None:
+def _with_late(usage: dict[str, Any], fields: Hash) -> dict[str, Any]:
+    """The usage of a task, with what overtaken runs used after they were."""
+    late = fields.get(b"usage_late")
+    if not late:
         return {"usage": usage}
     noted = Usage.model_validate(usage)
-    return {"usage": noted.plus(Usage.model_validate(late)), "usage_noted": noted}
-
-
-def _asked(interrupts: list[dict[str, Any]], fields: Hash) -> list[dict[str, Any]]:
-    still_open = (_text(fields, "asks") or "").split()
-    return [interrupt for interrupt in interrupts if interrupt["id"] in still_open]
+    return {"usage": noted.plus(Usage.model_validate_json(late)), "usage_noted": noted}
 
 
 class DeliveryStatus(StrEnum):
@@ -94,15 +69,7 @@ class Delivery(Record):
     @classmethod
     def from_hash(cls, fields: Hash) -> Self:
         """Build from the delivery's Redis hash."""
-        return cls(
-            id=_text(fields, "id") or "",
-            status=DeliveryStatus(_text(fields, "status") or ""),
-            tries=_number(fields, "tries"),
-            created_at=_number(fields, "created_ms"),
-            updated_at=_moment(fields, "updated_ms"),
-            next_at=_moment(fields, "next_ms"),
-            error=_text(fields, "error"),
-        )
+        return cls(**read(cls, fields))
 
 
 class Run(Record):
@@ -136,31 +103,10 @@ class Run(Record):
     @classmethod
     def from_hash(cls, fields: Hash) -> Self:
         """Build from the run's Redis hash."""
-        return cls(
-            run_id=_text(fields, "run_id") or "",
-            task_id=_text(fields, "task_id") or "",
-            kind=RunKind(_text(fields, "kind") or ""),
-            status=RunStatus(_text(fields, "status") or ""),
-            ended_as=EndedAs(ended) if (ended := _text(fields, "ended_as")) else None,
-            attempt=_number(fields, "attempt"),
-            queue=_text(fields, "queue") or "",
-            worker=_text(fields, "worker"),
-            created_at=_number(fields, "created_ms"),
-            started_at=_moment(fields, "started_ms"),
-            ended_at=_moment(fields, "ended_ms"),
-            error=_fault(fields),
-            grade=_loaded(fields, "grade"),
-            of_run=_text(fields, "of_run"),
-            not_before=_moment(fields, "not_before_ms") if fields.get(b"status") == b"pending" else None,
-            failures=_number(fields, "failures"),
-            saves=_number(fields, "saves"),
-            losses=_number(fields, "losses"),
-            epoch=_number(fields, "epoch"),
-            token=_text(fields, "token"),
-            lease_until_ms=_number(fields, "lease_until_ms"),
-            inbox_from=_number(fields, "inbox_from"),
-            inbox_to=_number(fields, "inbox_to"),
-        )
+        found = read(cls, fields)
+        if found.get("status") != RunStatus.PENDING:
+            found.pop("not_before", None)
+        return cls(**found, error=_fault(fields))
 
 
 class Task(Record):
@@ -236,48 +182,15 @@ class Task(Record):
     @classmethod
     def from_hash(cls, fields: Hash, runs: tuple[Run, ...] | None = None, large: Hash | None = None) -> Self:
         """Build from the task's Redis hash and, where they were read, its runs and what may be large."""
-        large = large or {}
-        status = Status(_text(fields, "status") or "")
-        return cls(
-            task_id=_text(fields, "task_id") or "",
-            agent=_text(fields, "agent") or "",
-            title=_text(fields, "title") or "",
-            status=status,
-            phase=Phase(phase) if (phase := _text(fields, "phase")) else None,
-            home=_text(fields, "home") or "worker",
-            waits_for=_text(fields, "waits_for") if status is Status.PENDING else None,
-            parent_id=_text(fields, "parent_id"),
-            mode=_text(fields, "mode") or "isolated",
-            attempt=_number(fields, "attempt"),
-            created_at=_number(fields, "created_ms"),
-            updated_at=_number(fields, "updated_ms"),
-            stopped_at=_moment(fields, "stopped_ms"),
-            result=_loaded(large, "result") if status.terminal and status is not Status.CANCELLED else None,
-            error=_fault(fields),
-            interrupts=_asked(_loaded(large, "interrupts", ()), fields),
-            answer_until=_moment(fields, "answer_until_ms"),
-            rubric=_loaded(large, "rubric"),
-            grade=_loaded(fields, "grade"),
-            limits=_loaded(fields, "limits", {}),
-            **_used(fields),
-            metadata=_loaded(fields, "metadata", {}),
-            webhook=_text(fields, "webhook"),
-            follow_ups=_number(fields, "follow_ups"),
-            runs=runs,
-            run_id=_text(fields, "run_id"),
-            ancestors=tuple((_text(fields, "ancestors") or "").split()),
-            queue=_text(fields, "queue"),
-            notify_parent=_text(fields, "notify_parent") != "0",
-            max_attempts=_number(fields, "max_attempts") or None,
-            saves=_number(fields, "saves"),
-            seq=_number(fields, "seq"),
-            given=_number(fields, "given"),
-            cursor=_number(fields, "cursor"),
-            usage_before=_loaded(fields, "usage_before", {}),
-            saved_run=_text(fields, "saved_run"),
-            grading_run_id=_text(fields, "grading_run_id"),
-            working_ms=_number(fields, "working_ms"),
-        )
+        found = read(cls, {**fields, **(large or {})})
+        status, asks = Status(found["status"]), text(fields, "asks").split()
+        if status is not Status.PENDING:
+            found.pop("waits_for", None)
+        if not status.terminal or status is Status.CANCELLED:
+            found.pop("result", None)
+        asked = [question for question in found.get("interrupts", ()) if question["id"] in asks]
+        found |= {"interrupts": asked, "runs": runs, "error": _fault(fields)}
+        return cls(**found | _with_late(found.get("usage", {}), fields))
 
 
 class Event(Record):
