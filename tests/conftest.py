@@ -23,8 +23,8 @@ for _name in [name for name in os.environ if name.startswith(FOREIGN)]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Half as many again as there are processors: tests wait for processes and leases more than they compute."""
-    return (os.cpu_count() or 1) * 3 // 2
+    """Twice as many as there are processors: tests wait for processes and leases more than they compute."""
+    return (os.cpu_count() or 1) * 2
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from outrider.orchestrator.children import tied
 from outrider.shared.errors import ConfigError
 
-READY_SECONDS, LOOK_SECONDS = 60, 0.05
+READY_SECONDS, LOOK_SECONDS = 120, 0.05
 # Debian's own command for root changes the user and thereby loses our settings.
 RABBITMQ = next(
     filter(None, map(shutil.which, ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"))),

@@ -53,6 +53,7 @@ async def test_a_parent_is_woken_and_a_child_cancelled(redis_url, broker_url, na
             assert (await client.wait(lead.task_id)).status == "success"
 
 
+@pytest.mark.timeout(300)  # RabbitMQ starts twice, which takes a busy machine a minute each time
 async def test_a_restart_of_rabbitmq_is_sat_out(redis_url, rabbitmq, namespace, monkeypatch):
     monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
     async with open_site(Settings(redis_url=redis_url, broker_url=rabbitmq.vhost(), namespace=namespace)) as site:

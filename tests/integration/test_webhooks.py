@@ -47,7 +47,7 @@ async def delivery(o, task_id, status, *, tried=False):
             return run.delivery
 
 
-@pytest.mark.parametrize("ends", [60, pytest.param(500, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("ends", [40, pytest.param(500, marks=pytest.mark.faults)])
 async def test_each_end_is_told_with_one_id_and_one_body_also_when_a_worker_is_killed(o, redis_url, namespace, ends):
     def answers(delivery_id, number):
         drawn = random.Random(f"{delivery_id} {number}").random()  # noqa: S311 no secret

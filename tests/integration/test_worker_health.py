@@ -35,15 +35,16 @@ async def test_a_worker_is_well_as_long_as_it_consumes(site):
         await worker.says("ready")
         (node,) = await site.online()
         assert node.startswith("first@")
-        for arguments in ((), (node,)):
-            assert await health(site, *arguments) == (0, "consumes parents, slow\n")
-        assert (await health(site, "another@host"))[0] == 1
+        host, named, another = await asyncio.gather(health(site), health(site, node), health(site, "another@host"))
+        assert host == named == (0, "consumes parents, slow\n")
+        assert another[0] == 1
         worker.process.send_signal(signal.SIGSTOP)  # it lives, and does nothing
         code, said = await health(site)
         assert (code, "did not answer" in said) == (1, True)
         worker.process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.parametrize("broker_url", [""])
 async def test_a_broker_out_of_reach_is_told_in_one_line(site):
     code, said = await health(site, OUTRIDER_BROKER_URL="redis://:hush@127.0.0.1:1/0")
     assert (code, said.count("\n")) == (1, 1)
