@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from outrider.shared import clockwork
+from outrider.shared.notifications import report
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, RunStatus, Status
 from outrider.worker.outcomes import Failed, Finished, Retried
@@ -69,6 +70,26 @@ async def test_the_last_attempt_ends_the_task_in_its_error(bench):
     assert (task.status, task.error.type, task.attempt) == (Status.ERROR, "ConnectError", 2)
     assert task.error.message == outcome.message == "no route (after 3 attempts)"
     assert await bench.did(task_id) == ["a", "b", "b", "b"]
+
+
+async def test_a_long_error_of_each_attempt_is_kept_short_and_its_parent_reads_the_type(bench):
+    await bench.store.register("p", "me", "me")
+    fields = {"max_attempts": 4, "parent_id": "p", "ancestors": ("p",)}
+    task_id, run_id = await bench.submit("flaky", "b=wordy,wordy,wordy,wordy", **fields)
+    await bench.runner.run(task_id, run_id)
+    for _ in range(3):
+        outcome = await again(bench, task_id, run_id)
+    task, keys = await bench.store.get(task_id), bench.store.keys
+    assert isinstance(outcome, Failed)
+    assert (task.status, task.attempt) == (Status.ERROR, 3)
+    assert task.error.message.endswith("(cut: 500,000 characters in all) (after 4 attempts)")
+    kept = [keys.task(task_id), keys.run(run_id), keys.large(task_id), keys.events(task_id), keys.inbox("p")]
+    assert sum([await bench.redis.memory_usage(key, 0) or 0 for key in kept]) < 50_000
+    (note,) = await bench.store.unread("p", saved=0, after=0)
+    assert "The subagent ended as error (VeryBusy)." in note.text
+    assert "&amp;" not in note.text
+    assert len(note.text) < 1000
+    assert "(cut: 500,000 characters in all)" in report(task)
 
 
 async def test_pauses_double_up_to_the_longest(bench):

@@ -315,6 +315,7 @@ TROUBLE = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "busy": lambda: VeryBusy("come again"),
     "away": lambda: httpx.ConnectError("no route"),
+    "wordy": lambda: VeryBusy("&" * 500_000),
     "own": lambda: TimeoutError("its own"),
     "endless": lambda: GraphRecursionError("too many steps"),
     "long": lambda: httpx.ReadError("prompt is too long"),
