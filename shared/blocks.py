@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from typing import Any, TypeAlias
 
 from .text import clean, one_line, render_json
@@ -26,6 +28,7 @@ OMITTED = frozenset(
         "non_standard",
     }
 )
+_MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w=.+-]+)*", re.ASCII)
 KNOWN = MEDIA | OMITTED | {"text", "text-plain"}
 LABEL = 100  #: characters of what a block says of its own kind
 
@@ -44,7 +47,7 @@ def told(value: Any) -> tuple[str, tuple[Block, ...]]:
         if kind in MEDIA:
             kept = {"type": kind} | {name: block[name] for name in MEDIA_FIELDS if isinstance(block.get(name), str)}
             size = sum(map(len, kept.values()))
-            goes = len(kept) > 1 and size <= room
+            goes = len(kept) > 1 and size <= room and _is_sound(kept)
             room -= size if goes else 0
             media += [kept] if goes else []
             parts.append(_named(kept, len(media) if goes else 0))
@@ -53,6 +56,17 @@ def told(value: Any) -> tuple[str, tuple[Block, ...]]:
         else:
             parts.append(clean(block["text"]))
     return "\n".join(parts), tuple(media)
+
+
+def _is_sound(block: Block) -> bool:
+    """Whether a provider may take it: one that it refuses stays in the conversation, and each later call is refused."""
+    if not _MIME_TYPE.fullmatch(block.get("mime_type", "x/y")):
+        return False
+    try:
+        b64decode(block.get("base64", ""), validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _named(block: Block, number: int) -> str:

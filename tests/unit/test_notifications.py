@@ -269,6 +269,17 @@ def test_media_beyond_the_bound_leave_a_mark():
     assert len(media) == 1
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"base64": "data:image/png;base64,aGk="}, {"base64": "aGk"}, {"mime_type": "png\r\nx: y"}, {"mime_type": ""}],
+)
+def test_media_that_no_provider_takes_leave_a_mark(wrong):
+    text, media = told([{**IMAGE, **wrong}, IMAGE])
+    assert text.startswith("(image omitted: ")
+    assert text.endswith("\n(image 1: image/png)")
+    assert len(media) == 1
+
+
 @pytest.mark.parametrize("value", [{"a": 1}, [1], [], [{"type": "mine"}], [{"type": []}], None, [{"type": "text"}, 1]])
 def test_what_is_no_list_of_blocks_is_told_as_json(value):
     assert told(value) == (json.dumps(value), ())
