@@ -46,5 +46,5 @@ class Retention:
 
 
 def _threads(runs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Threads of gradings that ended with their worker; the others were deleted with them."""
+    """Threads of gradings that ended without a verdict; the others were deleted with them."""
     return tuple(f"{run_id}{again}" for run_id, kind in runs if kind == RunKind.GRADE for again in ("", "-again"))

@@ -274,6 +274,24 @@ async def test_a_drained_grading_goes_on_where_it_stood(bench):
     assert (await bench.store.get(task_id)).grade.result == "satisfied"
 
 
+@pytest.mark.parametrize("first", [verdict("satisfied"), {"text": "it is fine"}])
+async def test_a_grading_that_is_drained_when_it_is_asked_again_is_not_asked_a_third_time(bench, first):
+    task_id = await bench.work()
+    bell = bench.bench.bells[-1]
+    run = bench.next(task_id)
+    await bench.say(task_id, first)
+    await bench.bench.redis.blpop(bench.bench._key(task_id, "at", "grader"))
+    bench.bench.held.drain()
+    await bench.bench.redis.rpush(
+        bench.bench._key(task_id, "open", "grader"), json.dumps({"call": "run_tests", "args": {}})
+    )
+    assert isinstance(await run, GivenBack)
+    bench.bench.held._draining = False
+    bench.bench.bells.append(bell)
+    task = await bench.graded(task_id, verdict("satisfied", MET))
+    assert (task.grade.result, task.usage.grader.turns) == ("satisfied", 3)
+
+
 async def test_graders_gather_evidence(bench):
     task_id = await bench.work()
     namespace = ("trees", task_id, "files")
