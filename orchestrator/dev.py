@@ -21,7 +21,7 @@ from ..shared.devfile import Dev, DevFolder
 from ..shared.settings import mask_url, redis_is_named
 from .embedded import EmbeddedRedis
 from .ports import port_near
-from .programs import Ended, Happened, Lines, Program, Told
+from .programs import Happened, Printer, Program, ProgramEnded, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +41,10 @@ class Stopped(Exception):
     """`dev` was told to stop."""
 
 
-class Failed(Exception):
+class ProgramFailed(Exception):
     """A program ended that had no reason to."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: ProgramEnded) -> None:
         self.name = ended.name
         how = f"by {signal.Signals(-ended.code).name}" if ended.code < 0 else f"with exit code {ended.code}"
         super().__init__(f"{ended.name} has ended by itself, {how}")
@@ -60,7 +60,7 @@ class DevServer:
     def __init__(self, settings: Settings, folder: DevFolder, clean: Callable[[str], str] = str) -> None:
         self._settings, self._folder = settings, folder
         self._happened: SimpleQueue[Happened] = SimpleQueue()
-        self._lines = Lines(sys.stdout, clean, self._happened)
+        self._printer = Printer(sys.stdout, clean, self._happened)
         self._redis: EmbeddedRedis | None = None
         self._programs: list[Program] = []
         self._ended: set[str] = set()
@@ -81,7 +81,7 @@ class DevServer:
                 self._live(began, stack.enter_context(port_near(FLOWER_HOST, FLOWER_PORT)))
             except Stopped:
                 self._say("stopping: the worker, then Flower, then Redis; Ctrl-C again ends all at once")
-            except Failed as failed:
+            except ProgramFailed as failed:
                 self._say(f"{failed}; stopping the rest")
                 code = FAILED
             return code if self._stop() else INTERRUPTED
@@ -109,10 +109,10 @@ class DevServer:
         env = {"OUTRIDER_REDIS_URL": self._settings.redis_url}
         if sys.stdout.isatty():
             env["OUTRIDER_LOG_FORMAT"] = self._settings.log_format or "console"
-        self._programs.append(Program(name, (sys.executable, *arguments), env, self._lines, self._happened))
+        self._programs.append(Program(name, (sys.executable, *arguments), env, self._printer, self._happened))
 
     def _watch_redis(self, redis: EmbeddedRedis) -> None:
-        self._happened.put(Ended("redis", redis.wait()))
+        self._happened.put(ProgramEnded("redis", redis.wait()))
 
     def _wait(self, seconds: float | None) -> None:
         """Wait for what happens, at most so long; anything that does ends the life of all."""
@@ -123,7 +123,7 @@ class DevServer:
         if isinstance(what, Told):
             raise Stopped
         self._ended.add(what.name)
-        raise Failed(what)
+        raise ProgramFailed(what)
 
     def _stop(self) -> bool:
         """End the programs one after the other; `False` where it had to be at once."""
@@ -154,7 +154,7 @@ class DevServer:
         return True
 
     def _say(self, text: str) -> None:
-        self._lines.print("dev", text)
+        self._printer.print("dev", text)
 
 
 def _flower_answers(url: str) -> bool:

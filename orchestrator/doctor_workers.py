@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 1.0  #: that workers have to answer
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class LiveWorker:
     """A worker that answered."""
 
     name: str
@@ -44,7 +44,7 @@ class Queue:
 class Fleet:
     """The workers that are online, and the queues."""
 
-    workers: tuple[Worker, ...]
+    workers: tuple[LiveWorker, ...]
     queues: tuple[Queue, ...]
 
 
@@ -76,11 +76,11 @@ def _ask(app: Celery, what: str) -> dict[str, Any]:
         raise BrokerUnreachable(app.conf.broker_read_url, str(error)) from None
 
 
-def _worker(name: str, queues: list[dict[str, Any]], stats: dict[str, Any]) -> Worker:
+def _worker(name: str, queues: list[dict[str, Any]], stats: dict[str, Any]) -> LiveWorker:
     pool = stats.get("pool") or {}
     kind = str(pool.get("implementation") or "").partition(":")[0].rpartition(".")[2]
     served = tuple(sorted(queue["name"] for queue in queues))
-    return Worker(name, served, pool.get("max-concurrency"), {"thread": "threads"}.get(kind, kind) or None)
+    return LiveWorker(name, served, pool.get("max-concurrency"), {"thread": "threads"}.get(kind, kind) or None)
 
 
 def _lengths(app: Celery, names: Iterable[str]) -> dict[str, int]:

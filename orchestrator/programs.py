@@ -20,7 +20,7 @@ COLOURS: Final = {"dev": "32", "worker": "36", "flower": "35", "redis": "31"}  #
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramEnded:
     """A program has ended."""
 
     name: str
@@ -34,10 +34,10 @@ class Told:
     signal: int
 
 
-Happened: TypeAlias = Ended | Told
+Happened: TypeAlias = ProgramEnded | Told
 
 
-class Lines:
+class Printer:
     """Prints whole lines of several programs, each behind the name of its program.
 
     On a terminal what could move its cursor is made visible by `clean`. When nobody reads any more, that is told once.
@@ -68,7 +68,12 @@ class Program:
     """A program that was started, with its lines and its end. On Linux it ends with the thread that started it."""
 
     def __init__(
-        self, name: str, command: Sequence[str], env: Mapping[str, str], lines: Lines, happened: SimpleQueue[Happened]
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        printer: Printer,
+        happened: SimpleQueue[Happened],
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
@@ -81,12 +86,12 @@ class Program:
             errors="replace",
             start_new_session=True,  # Ctrl-C goes to a terminal's whole group: `dev` stops its programs itself
         )
-        threading.Thread(target=self._follow, args=(lines, happened), daemon=True).start()
+        threading.Thread(target=self._follow, args=(printer, happened), daemon=True).start()
 
-    def _follow(self, lines: Lines, happened: SimpleQueue[Happened]) -> None:
+    def _follow(self, printer: Printer, happened: SimpleQueue[Happened]) -> None:
         for line in self._process.stdout or ():
-            lines.print(self.name, line.rstrip("\r\n"))
-        happened.put(Ended(self.name, self._process.wait()))
+            printer.print(self.name, line.rstrip("\r\n"))
+        happened.put(ProgramEnded(self.name, self._process.wait()))
 
     def stop(self) -> None:
         """Tell it to end. It may be gone."""

@@ -33,7 +33,7 @@ class Conflict(OutriderError):
     """An item was written by somebody else between a read and the write that builds on it."""
 
 
-class Attempt(BaseStore):
+class OneEdit(BaseStore):
     """A view of the store for one read and one write that builds on it: the write raises `Conflict` if it came late."""
 
     def __init__(self, store: RedisStore) -> None:
@@ -106,7 +106,7 @@ class OutriderBackend(StoreBackend):
 
     async def _edit(self, store: RedisStore, namespace: Namespace, file_path: str, *change: Any) -> EditResult:
         for _ in range(ATTEMPTS):
-            attempt = StoreBackend(store=Attempt(store), namespace=lambda _: namespace)
+            attempt = StoreBackend(store=OneEdit(store), namespace=lambda _: namespace)
             try:
                 return await attempt.aedit(file_path, *change)
             except Conflict:

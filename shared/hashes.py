@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 Hash: TypeAlias = Mapping[bytes, bytes]
 
 
-def read(kind: type[Record], fields: Hash) -> dict[str, Any]:
+def read_hash(kind: type[Record], fields: Hash) -> dict[str, Any]:
     """What the hash has of such a record, by the names of its fields; moments are Unix ms, what is empty is absent."""
     return {name: value_of(stored) for name, (key, value_of) in _columns(kind).items() if (stored := fields.get(key))}
 
 
-def text(fields: Hash, name: str) -> str:
+def text_of(fields: Hash, name: str) -> str:
     """One field as text; empty where it is absent."""
     return fields.get(name.encode(), b"").decode()
 

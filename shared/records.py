@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from .grades import Grade  # noqa: TC001 pydantic reads it
-from .hashes import Hash, read, text
+from .hashes import Hash, read_hash, text_of
 from .limits import Limits, Usage
 from .record import Moment, Record
 from .rubric import Rubric  # noqa: TC001 pydantic reads it
@@ -34,8 +34,8 @@ class Interrupt(Record):
 
 
 def _fault(fields: Hash) -> Fault | None:
-    kind = text(fields, "error_type")
-    return Fault(type=kind, message=text(fields, "error_message")) if kind else None
+    kind = text_of(fields, "error_type")
+    return Fault(type=kind, message=text_of(fields, "error_message")) if kind else None
 
 
 def _with_late(usage: dict[str, Any], fields: Hash) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Delivery(Record):
     @classmethod
     def from_hash(cls, fields: Hash) -> Self:
         """Build from the delivery's Redis hash."""
-        return cls(**read(cls, fields))
+        return cls(**read_hash(cls, fields))
 
 
 class Run(Record):
@@ -103,7 +103,7 @@ class Run(Record):
     @classmethod
     def from_hash(cls, fields: Hash) -> Self:
         """Build from the run's Redis hash."""
-        found = read(cls, fields)
+        found = read_hash(cls, fields)
         if found.get("status") != RunStatus.PENDING:
             found.pop("not_before", None)
         return cls(**found, error=_fault(fields))
@@ -182,8 +182,8 @@ class Task(Record):
     @classmethod
     def from_hash(cls, fields: Hash, runs: tuple[Run, ...] | None = None, large: Hash | None = None) -> Self:
         """Build from the task's Redis hash and, where they were read, its runs and what may be large."""
-        found = read(cls, {**fields, **(large or {})})
-        status, asks = Status(found["status"]), text(fields, "asks").split()
+        found = read_hash(cls, {**fields, **(large or {})})
+        status, asks = Status(found["status"]), text_of(fields, "asks").split()
         if status is not Status.PENDING:
             found.pop("waits_for", None)
         if not status.terminal or status is Status.CANCELLED:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..client import Outrider
 
 
-class Answer(Protocol):
+class Handed(Protocol):
     """What the client says of a task that got work."""
 
     @property
@@ -32,7 +32,7 @@ class Answer(Protocol):
         """The public form."""
 
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Handed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def pairs(option: str, values: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def json_object(option: str, value: str | None, max_bytes: int) -> dict[str, Any] | None:
+def json_option(option: str, value: str | None, max_bytes: int) -> dict[str, Any] | None:
     """The object that `@file` holds, or that stands there as JSON itself."""
     if value is None:
         return None

@@ -54,7 +54,7 @@ def update(
 
     client = Outrider()
     bound = client.settings.max_input_bytes
-    message, more = options.text_or_stdin(text, bound), options.json_object("--state", state, bound)
+    message, more = options.text_or_stdin(text, bound), options.json_option("--state", state, bound)
     judged_by = options.text_or_file("--rubric", rubric, bound)
     return hand_over(
         client,

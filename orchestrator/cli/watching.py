@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..client import Outrider
 
 
-class View(Protocol):
+class Display(Protocol):
     """What shows a task's events."""
 
     def event(self, event: Event) -> None:
@@ -115,7 +115,7 @@ def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[tuple[str, str
         return 0
 
 
-def _view(task: Task, *, as_json: bool) -> AbstractContextManager[View]:
+def _view(task: Task, *, as_json: bool) -> AbstractContextManager[Display]:
     from contextlib import nullcontext
 
     if as_json:
@@ -131,5 +131,5 @@ def _time(event: Event) -> str:
     return f"{event.at.astimezone():%H:%M:%S}"
 
 
-async def _show_below(view: View, child: Task, event: Event) -> None:
+async def _show_below(view: Display, child: Task, event: Event) -> None:
     view.below(child, event)

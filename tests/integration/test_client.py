@@ -45,13 +45,6 @@ class Worker:
 
 
 @pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "langgraph.json"
-    path.write_text(json.dumps({"graphs": {"agent": "./agents.py:agent"}}))
-    return str(path)
-
-
-@pytest.fixture
 def settings(redis_url, namespace, config):
     return Settings.load(redis_url=redis_url, broker_url="", namespace=namespace, config=config)
 

@@ -33,13 +33,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "langgraph.json"
-    path.write_text(json.dumps({"graphs": {"agent": "./agents.py:agent"}}))
-    return str(path)
-
-
 def settings_of(url, namespace, config, **more):
     return Settings.load(redis_url=url, broker_url="", namespace=namespace, config=config, **more)
 

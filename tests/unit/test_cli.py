@@ -337,9 +337,9 @@ def test_a_file_that_is_too_big_or_no_text_is_refused(tmp_path):
     path = tmp_path / "big.json"
     path.write_bytes(b'{"a": "\xff"}')
     with pytest.raises(BadInput, match="not UTF-8"):
-        options.json_object("--state", f"@{path}", 100)
+        options.json_option("--state", f"@{path}", 100)
     with pytest.raises(BadInput, match="more than OUTRIDER_MAX_INPUT_BYTES = 5"):
-        options.json_object("--state", f"@{path}", 5)
+        options.json_option("--state", f"@{path}", 5)
 
 
 @pytest.mark.parametrize(

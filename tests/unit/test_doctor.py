@@ -4,7 +4,7 @@ import pytest
 
 from outrider.orchestrator.doctor import check_agents, check_latency
 from outrider.orchestrator.doctor_tasks import check_tasks, read_tasks
-from outrider.orchestrator.doctor_workers import Fleet, Queue, Worker, check_fleet
+from outrider.orchestrator.doctor_workers import Fleet, LiveWorker, Queue, check_fleet
 from outrider.shared.catalogue import Published
 from outrider.shared.checks import Level, check_redis
 from outrider.shared.settings import Settings
@@ -76,7 +76,7 @@ def test_no_worker_is_one_finding():
     ("bells", "pending", "level"), [(0, False, Level.WARNING), (3, False, Level.ERROR), (0, True, Level.ERROR)]
 )
 def test_a_queue_that_nobody_serves_is_found(bells, pending, level):
-    worker = Worker("w@h", ("subagents",), 10, "threads")
+    worker = LiveWorker("w@h", ("subagents",), 10, "threads")
     fleet = Fleet((worker,), (Queue("subagents", 9, 1, pending=True), Queue("slow", bells, 0, pending=pending)))
     [finding] = check_fleet(fleet)
     assert finding.level == level

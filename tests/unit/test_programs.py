@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from outrider.orchestrator.cli.console import visible
-from outrider.orchestrator.programs import COLOURS, WIDTH, Lines, Told
+from outrider.orchestrator.programs import COLOURS, WIDTH, Printer, Told
 
 
 class Terminal(io.StringIO):
@@ -27,7 +27,7 @@ def _plain_environment(monkeypatch):
 
 
 def printed(out):
-    Lines(out, visible, SimpleQueue()).print("dev", "up \x1b[2J")
+    Printer(out, visible, SimpleQueue()).print("dev", "up \x1b[2J")
     return out.getvalue()
 
 
@@ -51,7 +51,7 @@ def test_every_name_fits():
 
 def test_that_nobody_reads_is_told_once():
     happened = SimpleQueue()
-    lines = Lines(Closed(), visible, happened)
+    lines = Printer(Closed(), visible, happened)
     for _ in range(3):
         lines.print("dev", "up")
     assert happened.get_nowait() == Told(signal.SIGPIPE)
