@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 STORM = HERE.parent / "tests" / "storm"
 LOOK_SECONDS = 0.1
 ROOM = 20  #: threads of a worker beyond what it has to hold
+#: How runs are cancelled that are all in flight.
+IN_TURN, AT_ONCE = "one after the other", "all at once"
 #: Seconds of lease, heartbeat and sweep.
 FAST = {"lease_seconds": 6, "heartbeat_seconds": 1, "sweep_seconds": 1}
 
@@ -88,7 +90,8 @@ class Bench:
     async def noted(self, what: str, count: int) -> dict[str, float]:
         """When each of so many tasks noted this."""
         while True:
-            lines = [line.split() for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
+            text = self.notes.read_text() if self.notes.exists() else ""
+            lines = [line.split() for line in text.split("\n")[:-1]]  # what stands after the last end is no whole line
             at = {task_id: float(moment) for word, task_id, moment in lines if word == what}
             if len(at) == count:
                 return at
@@ -137,7 +140,7 @@ async def _measure(sizes: Sizes) -> dict[str, Any]:
     return {
         "machine": facts,
         "sizes": asdict(sizes),
-        "figures": {"kills": kills, "cancel_ms": await _cancel(sizes.cancelled)},
+        "figures": {"kills": kills, "cancels": [await _cancel(sizes.cancelled, how) for how in (IN_TURN, AT_ONCE)]},
     }
 
 
@@ -160,17 +163,24 @@ async def _kill(count: int, settings: dict[str, int]) -> dict[str, float]:
         }
 
 
-async def _cancel(count: int) -> dict[str, Any]:
-    """Milliseconds from the call of `cancel` until the coroutine was stopped, one call after the other."""
+async def _cancel(count: int, how: str) -> dict[str, Any]:
+    """Milliseconds from each call of `cancel` until the coroutine was stopped."""
     async with AsyncExitStack() as stack:
         bench = await _bench(stack)
         await bench.worker(stack, count)
-        called = {}
-        for task_id in await bench.in_flight(count):
+        ids, called = await bench.in_flight(count), {}
+
+        async def cancel(task_id: str) -> None:
             called[task_id] = time.monotonic()
             await bench.outrider.cancel(task_id)
+
+        if how == AT_ONCE:
+            await asyncio.gather(*map(cancel, ids))
+        else:
+            for task_id in ids:
+                await cancel(task_id)
         stopped = await bench.noted("stopped", count)
-    return percentiles([stopped[task_id] - at for task_id, at in called.items()]) | {"count": count}
+    return percentiles([stopped[task_id] - at for task_id, at in called.items()]) | {"count": count, "how": how}
 
 
 def _storm(sizes: Sizes) -> dict[str, Any]:
@@ -191,16 +201,22 @@ def _targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
     for kill in figures["kills"]:
         name = f"kill -9 with {kill['runs']} runs in flight, all running again, s (lease {kill['lease_s']:g} s)"
         targets.append(target(name, kill["all_running_after_s"], kill["lease_s"] + 2 * kill["sweep_s"]))
-    cancel = figures["cancel_ms"]
-    return [*targets, target(f"cancel with {cancel['count']} runs in flight, stopped, p99, ms", cancel["p99"], 250)]
+    return [
+        *targets,
+        *(
+            target(f"{cancel['count']} runs in flight, cancelled {cancel['how']}, stopped, p99, ms", cancel["p99"], 250)
+            for cancel in figures["cancels"]
+        ),
+    ]
 
 
 def _shown(report: dict[str, Any]) -> Iterator[RenderableType]:
-    storm, cancel = report["figures"]["storm"], report["figures"]["cancel_ms"]
+    storm = report["figures"]["storm"]
     faults = ", ".join(f"{name} {times}" for name, times in sorted(storm["faults"].items()))
     yield f"{about(report['machine'])}; storm of {storm['seconds']:.0f} s: {faults}"
-    stopped = table("A cancel, until the coroutine was stopped", "", "ms")
-    stopped.add_row("p50", f"{cancel['p50']:g}")
+    stopped = table("From the call of a cancel until the coroutine was stopped", "", "p50, ms", "p99, ms")
+    for cancel in report["figures"]["cancels"]:
+        stopped.add_row(f"{cancel['count']} runs, {cancel['how']}", f"{cancel['p50']:g}", f"{cancel['p99']:g}")
     yield stopped
 
 

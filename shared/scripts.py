@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from redis.exceptions import NoScriptError
 
@@ -59,11 +62,27 @@ class Script(NamedTuple):
         return cls(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
     async def run(self, redis: redis.asyncio.Redis, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
-        """Run it, loading it where Redis does not know it, and return its reply."""
-        try:
-            return await redis.evalsha(self.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return await redis.eval(self.text, len(keys), *keys, *args)
+        """Run it, loading it where Redis does not know it, and return its reply.
+
+        Of many that find it unknown at once, as after a restart of Redis, one sends its text and the others wait.
+        """
+        while True:
+            with suppress(NoScriptError):
+                return await redis.evalsha(self.sha, len(keys), *keys, *args)
+            loading = _LOADING.setdefault(redis, {})
+            if loaded := loading.get(self.sha):
+                await loaded.wait()
+                continue
+            loaded = loading[self.sha] = asyncio.Event()
+            try:
+                return await redis.eval(self.text, len(keys), *keys, *args)
+            finally:
+                del loading[self.sha]
+                loaded.set()
+
+
+#: By clients and names of scripts: set when another call has sent the text.
+_LOADING: WeakKeyDictionary[redis.asyncio.Redis, dict[str, asyncio.Event]] = WeakKeyDictionary()
 
 
 @cache

@@ -65,6 +65,9 @@ class Control:
         ended = self._over or (self._work is not None and self._work.done())
         if self.reason is None and not ended:
             self.reason = reason
+            if reason is Stop.CANCELLED and self.claim is not None:
+                # LangGraph writes down that it was stopped: what is not sent, Redis need not refuse.
+                self.claim.stale = True
             self.stopped.set_result(None)
             if self._work is not None:
                 self._work.cancel()

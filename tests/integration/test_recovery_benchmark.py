@@ -16,4 +16,7 @@ def test_it_measures_kills_cancels_and_a_storm_and_judges_them(measure):
     assert kill["runs"] == report["sizes"]["killed"]
     # A lease that was just renewed has not run out before its seconds are over, less those since the last heartbeat.
     assert kill["all_running_after_s"] > kill["lease_s"] / 2
-    assert 0 < figures["cancel_ms"]["p50"] <= figures["cancel_ms"]["p99"]
+    assert [cancel["how"] for cancel in figures["cancels"]] == ["one after the other", "all at once"]
+    for cancel in figures["cancels"]:
+        assert cancel["count"] == report["sizes"]["cancelled"]
+        assert 0 < cancel["p50"] <= cancel["p99"]

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pytest
 import structlog
 
+from outrider.shared.context import Claim
 from outrider.shared.errors import BadInput
 from outrider.shared.events import EVENTS
 from outrider.shared.limits import Usage
@@ -69,6 +70,15 @@ async def test_the_first_reason_to_stop_stands():
     await asyncio.wait([work])
     assert work.cancelled()
     assert control.reason is Stop.TIMED_OUT
+
+
+@pytest.mark.parametrize(("reason", "stale"), [(Stop.CANCELLED, True), (Stop.TIMED_OUT, False)])
+async def test_only_what_was_cancelled_writes_no_more(reason, stale):
+    control, claim = Control("run", asyncio.get_running_loop()), Claim("task", "run", 1, "token")
+    control.held(claim, "agent")
+    control.stop(reason)
+    await control.stopped
+    assert (control.reason, claim.stale) == (reason, stale)
 
 
 @pytest.mark.parametrize("over", [True, False])
