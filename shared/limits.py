@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-WHERE = "limits"  #: what a fault is said of where nothing else was named
 MOST = 2**53  #: of anything that is counted: scripts of Redis keep no larger number exactly
 
 
@@ -53,25 +52,15 @@ class Limits(Record):
     max_depth: PositiveInt | None = None  #: levels of tasks below the root of a tree; else `MAX_DEPTH`
     max_descendants: PositiveInt | None = None  #: tasks that may ever be below the root; else `MAX_DESCENDANTS`
 
-    if not TYPE_CHECKING:  # type checkers know the fields
-
-        def __init__(self, **values: Any) -> None:
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                raise BadInput(f"{WHERE}: {_first_fault(error)} ({_known()})") from None
-
     @classmethod
-    def check(cls, values: Limits | Mapping[str, Any] | None, where: str = WHERE) -> Limits:
+    def check(cls, values: Limits | Mapping[str, Any] | None, where: str = "limits") -> Limits:
         """Build limits from what a caller or a file gave; a bad one raises `BadInput` that names it."""
         if isinstance(values, Limits):
             return values
         try:
-            return cls(**dict(values or {}))
-        except BadInput as error:
-            raise BadInput(f"{where}{str(error).removeprefix(WHERE)}") from None
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"{where}: {error} ({_known()})") from None
+            return cls.model_validate(dict(values or {}))
+        except (ValidationError, TypeError, ValueError) as error:
+            raise BadInput(f"{where}: {_first_fault(error)} (known limits: {', '.join(cls.model_fields)})") from None
 
     def of_submits(self) -> dict[str, str]:
         """Those that are looked at when a task below this one is submitted, as its record has them."""
@@ -84,11 +73,9 @@ class Limits(Record):
         return defaults.model_copy(update=mine)
 
 
-def _known() -> str:
-    return f"known limits: {', '.join(Limits.model_fields)}"
-
-
-def _first_fault(error: ValidationError) -> str:
+def _first_fault(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"{error}"
     fault = error.errors()[0]
     name = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":

@@ -50,8 +50,6 @@ def port_of(parts: SplitResult) -> int:
 
 def resolve(host: str, port: int) -> list[str]:
     """The addresses of a host; blocks. Raise `OSError` where it has none."""
-    if host.lower().removesuffix(".").rpartition(".")[2] == "localhost":
-        host = "localhost"  # such a name is this host (RFC 6761), also where a resolver does not know it
     return [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 

@@ -241,6 +241,11 @@ class Machine(Ground):
         task = self.pick(self.asking)
         self.answer_question(task, task.open_questions[0])
 
+    @step("asking", often=2)
+    def answer_without_a_name(self) -> None:
+        """It goes to the only question, and to none where there are two."""
+        self.answer_question(self.pick(self.asking), None)
+
     @step("tasks")
     def answer_anything(self) -> None:
         """It may not be asked, not be asked any more, or be one of two that are."""

@@ -171,7 +171,8 @@ class WorkerProcess:
                 self.process.wait()
         self._reader.join()
         self.process.stdout.close()
-        sys.stdout.writelines(f"{line}\n" for line in self.lines)  # pytest shows it with a test that failed
+        if "PYTEST_CURRENT_TEST" in os.environ:  # pytest shows it with a test that failed
+            sys.stdout.writelines(f"{line}\n" for line in self.lines)
 
     async def says(self, text):
         """Return when a line of its output has this text."""

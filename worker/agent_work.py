@@ -84,9 +84,9 @@ class AgentWork:
         if ANSWERS in self._claimed.input or self._claimed.task.saved_run in {None, self._claimed.run.run_id}:
             return ()
         state = await graph.aget_state(config)
-        if state.next and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:
-            # An earlier run ended within a step. New input would drop what the step's other tools did: save it first,
-            # under no run's id, so that this run's input is still to come.
+        if state.tasks and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:
+            # An earlier run ended within a step, of which all or some is done. New input would drop what was done: save
+            # it first, under no run's id, so that this run's input is still to come.
             await graph.aupdate_state({"configurable": config["configurable"]}, None, as_node=END)
             state = await graph.aget_state(config)
         return state.values.get("messages", ()) if isinstance(state.values, dict) else ()

@@ -86,9 +86,7 @@ class Worker:
 
         if self.config is None:
             raise ConfigError("no configuration was read before the worker's process")
-        # The name that monitors show; each prefork child executes for itself.
-        worker_id = self.node if self.drain_line is None else f"{self.node}/{os.getpid()}"
-        self.process = WorkerProcess(self.settings, self.config, app, size, self.node, worker_id=worker_id)
+        self.process = WorkerProcess(self.settings, self.config, app, size, self.node)
         self.process.start()
         return self.process
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -63,11 +64,9 @@ log = structlog.get_logger("outrider.worker")
 class WorkerProcess:
     """Executes runs. `start` once; `run` from any number of threads; `drain`, then `stop`."""
 
-    def __init__(
-        self, settings: Settings, config: Config, app: Celery, concurrency: int, node: str, *, worker_id: str
-    ) -> None:
+    def __init__(self, settings: Settings, config: Config, app: Celery, concurrency: int, node: str) -> None:
         self.settings = settings
-        self.worker_id = worker_id
+        self.worker_id = f"{socket.gethostname()}:{os.getpid()}"
         self.draining = False
         self._config, self._app, self._node = config, app, node
         self._agents = Agents(config.agents, config.folder)

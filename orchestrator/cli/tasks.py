@@ -47,7 +47,7 @@ def tasks(
         _print_table(page)
     else:
         for task in page.tasks:
-            print("\t".join((task.task_id, _status(task), task.agent, clock(task.created_at), _title(task))))
+            print("\t".join((task.task_id, _status(task), task.agent, clock(task.created_at), visible(task.title))))
     filters = _options({"--status": status, "--agent": agent, "--parent": parent})
     if page.more:
         again = shlex.join(["outrider", "list", *filters, *_options({"--limit": limit, "--before": page.next})])
@@ -78,11 +78,6 @@ def _status(task: Task) -> str:
     return f"{task.status}/{task.phase}{waits}" if task.phase else task.status.value
 
 
-def _title(task: Task) -> str:
-    """Empty where nobody gave one: it is the agent's name then."""
-    return "" if task.title == task.agent else visible(task.title)
-
-
 def _print_table(page: Page) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -94,6 +89,7 @@ def _print_table(page: Page) -> None:
     table.add_column("created", no_wrap=True)
     table.add_column("title", overflow="ellipsis", no_wrap=True)
     for task in page.tasks:
+        title = "" if task.title == task.agent else visible(task.title)
         status = Text(_status(task), STYLES.get(task.status, ""))
-        table.add_row(task.task_id, status, task.agent, clock(task.created_at), Text(_title(task)))
+        table.add_row(task.task_id, status, task.agent, clock(task.created_at), Text(title))
     console().print(table)

@@ -94,12 +94,7 @@ WORDING: dict[str, tuple[str, Callable[[Data], str]]] = {
     ),
     "task.resting": ("resting", lambda _: "no worker is held until its subagents report"),
     "task.woken": ("pending", lambda _: "woken: its subagents report"),
-    "task.updated": (
-        "pending",
-        lambda data: (
-            "with a message to it" + "".join(f", question {one} is dropped" for one in data.get("dropped", ()))
-        ),
-    ),
+    "task.updated": ("pending", lambda _: "with a message to it"),
     "task.follow_up": ("queued", lambda _: "a message waits for the end of the active run"),
     "run.ended": ("ended", lambda data: f"{data.get('error_type') or ''} a follow-up is next".strip()),
     "task.grading": ("grading", lambda _: "waits for a grader"),

@@ -64,9 +64,7 @@ end
 -- Start the task's next run with a message to it. A question is dropped; one that had ended is open again for its parent.
 -- Returns what its bell needs.
 local function follow_up(last_run, run_id, given, ring_again_ms)
-  local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent', 'wake_queue', 'asks')
-  local asks = redis.call('HEXISTS', LARGE, 'interrupts') == 1 and facts[5] or ''
-  local data = asks == '' and '{}' or '{"dropped":["' .. string.gsub(asks, ' ', '","') .. '"]}'
+  local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent', 'wake_queue')
   if last_run ~= '' then use_up_input(last_run) end
   redis.call('HDEL', LARGE, 'interrupts')
   move(TASK, 'update', 'pending', 'queued')
@@ -74,7 +72,7 @@ local function follow_up(last_run, run_id, given, ring_again_ms)
   if HAS_PARENT and facts[3] ~= '0' then redis.call('SADD', PARENT_OPEN, facts[1]) end
   redis.call('HSET', TASK, 'token', '', 'asks', '', 'waits_for', '')
   return begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, run_id, 'agent', facts[2] or facts[4], given, 'task.updated',
-    data, ring_again_ms)
+    '{}', ring_again_ms)
 end
 
 -- The same with the first of the messages that waited for the end of what the task was at.

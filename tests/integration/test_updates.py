@@ -219,14 +219,6 @@ async def test_a_question_that_is_dropped_is_told(tree):
     assert (await tree.store.get("t")).interrupts == ()
     await tree.run("t")
     assert (await tree.store.update("t", text("more"))).dropped == ()
-    await tree.run("t", replace(QUESTION, interrupts=tuple(Interrupt(id=name, value="?") for name in ("q2", "q3"))))
-    await tree.store.update("t", text("nor this"))
-    await tree.run("t", QUESTION)
-    await tree.store.cancel("t")
-    await tree.store.update("t", text("after all"))
-    events = await tree.store.events("t", "0-0", reader=tree.store.redis)
-    told = [event.data.get("dropped") for event in events if event.type == "task.updated"]
-    assert told == [["q1"], None, ["q2", "q3"], None]
 
 
 # Overtaking

@@ -13,6 +13,7 @@ from outrider.shared.refusals import TooLarge
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.worker import activation
+from outrider.worker.control import Stop
 from outrider.worker.outcomes import Cancelled, Failed, Finished, GivenBack, NotOurs, Paused, TimedOut
 
 
@@ -385,6 +386,32 @@ async def test_a_cancel_stops_a_running_agent_and_keeps_nothing_of_its_late_outp
     assert task.stopped_at is not None
     assert task.usage.turns == 1
     assert [message.type for message in (await thread_of(bench, task_id))["messages"]] == ["human"]
+
+
+async def test_what_a_model_said_is_kept_where_its_step_was_cut_off_before_its_checkpoint(bench, monkeypatch):
+    """Its write is saved, and its step looks done: without it, the answer to its call would answer nothing."""
+    put, cut_off = RedisSaver.aput, asyncio.Event()
+
+    async def cut(saver, config, checkpoint, *more):
+        messages = checkpoint["channel_values"].get("messages")
+        if messages and messages[-1].type == "ai":
+            cut_off.set()
+            await asyncio.Event().wait()
+        return await put(saver, config, checkpoint, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RedisSaver, "aput", cut)
+        task_id, run_id = await bench.submit("chat")
+        running = asyncio.create_task(bench.runner.run(task_id, run_id))
+        await cut_off.wait()
+        await bench.store.cancel(task_id)
+        bench.held.stop(run_id, Stop.CANCELLED)
+        assert isinstance(await running, Cancelled)
+    updated = await bench.store.update(task_id, {"text": "go on", "state": {}})
+    assert isinstance(await bench.runner.run(task_id, updated.run_id), Finished)
+    human, said, closed, more, answer = (await thread_of(bench, task_id))["messages"]
+    assert [one.type for one in (human, said, closed, more, answer)] == ["human", "ai", "tool", "human", "ai"]
+    assert closed.tool_call_id == said.tool_calls[0]["id"]
 
 
 async def test_the_late_write_of_code_that_swallows_a_cancel_is_refused(bench):

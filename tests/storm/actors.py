@@ -5,10 +5,12 @@ A new one joins by its name in `ACTORS`; what it does and sees it notes in the h
 
 import asyncio
 import json
+import time
+from contextlib import suppress
 from uuid import uuid4
 
 from outrider.shared.broker import BrokerUnreachable
-from outrider.shared.errors import AnswerConflict, NotWaiting, TaskActive
+from outrider.shared.errors import AnswerConflict, NotWaiting, TaskActive, UnknownTask
 from outrider.shared.statuses import Status
 from storm.ground import insist
 
@@ -25,9 +27,9 @@ async def submit(storm):
             await room.acquire()
             agent = chance.choices(list(AGENTS), list(AGENTS.values()))[0]
             # Redis may go before the answer comes: the same key asks again for the same task.
-            made = await insist(storm.o.submit, agent, _orders(chance), idempotency_key=uuid4().hex)
-            storm.runs.append((made.task_id, made.run_id))
-            storm.note("submitter", "accepted", task=made.task_id, agent=agent)
+            bounds = _bounds(agent, chance)
+            made = await insist(storm.o.submit, agent, _orders(chance), idempotency_key=uuid4().hex, **bounds)
+            storm.note("submitter", "accepted", task=made.task_id, agent=agent, bounds=bounds.get("limits", bounds))
             waits.create_task(_see_the_end(storm, made.task_id, room))
 
 
@@ -37,12 +39,28 @@ def _orders(chance):
     )
 
 
+def _bounds(agent, chance):
+    """What some tasks may take: turns, working time, open children, and how long a question waits."""
+    if chance.random() < 0.7:
+        return {}
+    match agent:
+        case "asker":
+            return {"answer_within": chance.uniform(0.01, 0.5)}
+        case "talker":
+            return {"limits": {"max_turns": 1}}
+        case "steps":
+            return {"limits": {"timeout_seconds": chance.uniform(0.1, 0.5)}}
+        case "lead" | "deep_lead":
+            return {"limits": {"max_open_children": 1}}
+    return {}
+
+
 async def _see_the_end(storm, task_id, room):
     while (task := await insist(storm.o.wait, task_id)).status is Status.WAITING:
         await _answer(storm, task)
     if task.status.terminal:
         storm.note("submitter", "ended", task=task_id, run=task.runs[-1].run_id, status=task.status)
-    storm.ended += 1
+        storm.ended.append(task_id)
     room.release()
 
 
@@ -54,7 +72,10 @@ async def cancel(storm):
         if task_id is None:
             continue
         keep = chance.random() < 0.2
-        answer = await insist(storm.o.cancel, task_id, keep_children=keep)
+        try:
+            answer = await insist(storm.o.cancel, task_id, keep_children=keep)
+        except UnknownTask:  # it was removed meanwhile
+            continue
         storm.note("canceller", "cancel", task=task_id, outcome=answer.outcome, status=answer.status, keep=keep)
 
 
@@ -65,12 +86,12 @@ async def update(storm):
         task_id = await _any_task(storm, chance)
         if task_id is None:
             continue
-        strategy = chance.choice((None, "interrupt", "enqueue"))
+        strategy, called_at = chance.choice((None, "interrupt", "enqueue")), time.monotonic()
         try:
             updated = await insist(storm.o.update, task_id, _orders(chance), strategy=strategy)
-        except TaskActive:
+        except (TaskActive, UnknownTask):
             continue
-        storm.note("updater", "update", task=task_id, run=updated.run_id, strategy=strategy)
+        storm.note("updater", "update", task=task_id, run=updated.run_id, strategy=strategy, called_at=called_at)
 
 
 async def answer(storm):
@@ -100,9 +121,9 @@ async def watch(storm):
     chance = storm.chance("watch")
     while await storm.rest(0.05):
         task_id = await _any_task(storm, chance)
-        if task_id is not None:
-            task = await storm.store.peek(task_id)
-            storm.note("watcher", "saw", **facts(task))
+        with suppress(UnknownTask):
+            if task_id is not None:
+                storm.note("watcher", "saw", **facts(await storm.store.peek(task_id)))
 
 
 async def double_bells(storm):
@@ -112,9 +133,9 @@ async def double_bells(storm):
         task_id = await _any_task(storm, chance)
         if task_id is None:
             continue
-        run_id = (await storm.redis.lrange(storm.store.keys.runs(task_id), 0, -1))[-1].decode()
+        run_id = await storm.redis.lindex(storm.store.keys.runs(task_id), -1) or b"removed"
         try:
-            await storm.site.ring(task_id, run_id, queue=chance.choice(QUEUES))
+            await storm.site.ring(task_id, run_id.decode(), queue=chance.choice(QUEUES))
         except BrokerUnreachable:
             continue
         storm.fault("bell doubled")
@@ -127,6 +148,27 @@ async def drop_bells(storm):
         queue = f"{{{storm.store.keys.namespace}}}:{chance.choice(QUEUES)}"
         if await storm.redis.rpop(queue):
             storm.fault("bell dropped")
+
+
+#: Lets a task look as if nothing had happened to it for years, if it is there.
+AGE = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HSET', KEYS[1], 'updated_ms', '1')"
+
+
+async def age(storm):
+    """Let a tree of which the root has ended look old now and then, so that it is removed, if all of it has ended."""
+    chance = storm.chance("age")
+    while await storm.rest(chance.expovariate(1)):
+        if not storm.ended:
+            continue
+        root_id, keys = storm.ended.pop(chance.randrange(len(storm.ended))), storm.store.keys
+        tree, runs = [root_id], {}
+        for task_id in tree:  # it grows
+            tree += [child.decode() for child in await storm.redis.zrange(keys.children(task_id), 0, -1)]
+            runs[task_id] = [run_id.decode() for run_id in await storm.redis.lrange(keys.runs(task_id), 0, -1)]
+            await storm.redis.eval(AGE, 1, keys.task(task_id))
+        await storm.redis.zadd(keys.trees(), {root_id: 1}, xx=True)
+        storm.note("age", "aged", runs=runs)
+        storm.aged |= runs
 
 
 async def _any_task(storm, chance):

@@ -85,7 +85,7 @@ class Steps(MessagesState):
 def _orders(state):
     """What the last message that asks for anything asks for: how many steps, how long each, whether to fail."""
     asked = [message.text for message in state["messages"] if message.text.startswith("{")]
-    return json.loads(asked[-1])
+    return json.loads(asked[-1].rpartition("\n\n")[2])  # what an earlier run did not save stands before it
 
 
 async def _step(state):

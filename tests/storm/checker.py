@@ -3,10 +3,11 @@
 A line is a dict with `who`, `what`, `at` (monotonic seconds of this machine) and facts:
 
 agent      begin, end {task, run, epoch, pid, step, name} · read {…, step, notes, fault} · cancels {…, child}
-submitter  accepted {task, agent} · ended {task, run, status}
            answered {…, value}
+submitter  accepted {task, agent, bounds} · ended {task, run, status}
 canceller  cancel {task, outcome, status}
-updater    update {task, run, strategy}
+updater    update {task, run, strategy, called_at}
+age        aged {runs: {task: [run, …]}}: a tree that may be removed from now on
 answerer   answer {task, run, value}
 watcher    saw {task, status, phase, run, seq, given}
 reader     record {task, agent, parent, ancestors, status, phase, run, runs, graded, seq, given, stopped}
@@ -34,6 +35,8 @@ RELEASES = {
     "task.updated",
     "run.ended",
 }
+#: What bounds a task that ends with such an error.
+BOUNDS = {"limit_turns": "max_turns", "timeout": "timeout_seconds", "Unanswered": "answer_within"}
 CLAIMED = {"step", "tokens", "tool.started", "tool.ended", "progress", "custom"}
 
 
@@ -101,8 +104,17 @@ class History:
 
 def violations(lines):
     """All that was broken, in the order of the promises."""
-    history = History(lines)
+    gone = _removed(lines)
+    history = History(line for line in lines if line.get("task") not in gone)
     return [Violation(promise, task, how) for promise, broken in PROMISES.items() for task, how in broken(history)]
+
+
+def _removed(lines):
+    """Tasks that were removed, and were to be: they looked old, and nobody gave them a message since."""
+    aged = {task: line["at"] for line in lines if line["what"] == "aged" for task in line["runs"]}
+    there = {line["task"] for line in lines if line["what"] == "record"}
+    called = {line["task"]: line["called_at"] for line in lines if line["what"] == "update"}
+    return {task for task, at in aged.items() if task not in there and called.get(task, at) <= at}
 
 
 def counts(found):
@@ -282,6 +294,22 @@ def _answer_lost(history):
             yield task, f"its run {run} ended well without the answer {value}"
 
 
+def _bound_untrue(history):
+    """What a limit or an expiry ends has that bound, and does not go beyond it."""
+    bounds = {line["task"]: line["bounds"] for line in history.of("submitter", "accepted")}
+    for task, events in history.streams.items():
+        for kind, run, data in events:
+            why = data.get("error_type") if kind in {"task.settled", "run.ended"} else None
+            if why in BOUNDS and BOUNDS[why] not in bounds.get(task, {}):
+                yield task, f"its run {run} ended as {why}, without such a bound"
+    for task, most in ((task, bound["max_turns"]) for task, bound in bounds.items() if "max_turns" in bound):
+        lost = Counter(run for kind, run, _ in history.streams.get(task, ()) if kind == "run.lost")
+        read = [line for line in history.work[task] if line["what"] == "read"]
+        for run, steps in _group(read, "run", "step").items():
+            if len(steps) > most + lost[run]:  # what a model used may die with its worker
+                yield task, f"its run {run} made {len(steps)} turns of {most}"
+
+
 def _left_behind(history):
     """When all is done nothing is held: no lease, no bell, no slot; and it is known when each task's code stopped."""
     for line in history.of("reader", "left"):
@@ -303,5 +331,6 @@ PROMISES = {
     "completed step repeated": _step_repeated,
     "cancel untrue": _cancel_untrue,
     "answer lost": _answer_lost,
+    "bound untrue": _bound_untrue,
     "left behind": _left_behind,
 }

@@ -66,8 +66,8 @@ class Storm:
     crew: "Crew"
     file: TextIO  #: of the history
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    runs: list = field(default_factory=list)  #: `(task, run)` of roots, as they were accepted
-    ended: int = 0  #: roots that were awaited
+    ended: list = field(default_factory=list)  #: roots that were awaited
+    aged: dict = field(default_factory=dict)  #: runs by tasks that may be removed
     faults: dict = field(default_factory=dict)  #: how often each came
 
     @property

@@ -22,6 +22,7 @@ ACTORS = (
     actors.watch,
     actors.double_bells,
     actors.drop_bells,
+    actors.age,
 )
 LOOK_SECONDS = 0.3
 
@@ -50,9 +51,9 @@ async def brew(plan, folder, tell=_to_nobody):
         submitting = asyncio.create_task(actors.submit(storm))
         await _rage(storm, submitting, tell)
         await _calm(storm, submitting, tell)
-        await _read(storm)
+        removed = await _read(storm)
         tasks, history = await storm.tasks(), storm.history()
-    return Report(tasks, time.monotonic() - started, storm.faults, violations(history))
+    return Report(tasks + removed, time.monotonic() - started, storm.faults, violations(history))
 
 
 async def _rage(storm, submitting, tell):
@@ -78,7 +79,7 @@ async def _calm(storm, submitting, tell):
     while time.monotonic() < until:
         await actors.answer_all(storm)
         open_tasks = sum([await storm.redis.zcard(key) for key in busy])
-        if submitting.done() and not open_tasks and not await storm.redis.exists(keys.leases(), keys.ring_at()):
+        if submitting.done() and not open_tasks and not await storm.redis.exists(*held_by(keys)):
             break
         tell(f"calm, {open_tasks} open", storm.plan.tasks)
         await asyncio.sleep(LOOK_SECONDS)
@@ -87,15 +88,25 @@ async def _calm(storm, submitting, tell):
         await submitting
 
 
+def held_by(keys):
+    """Where stands what somebody is still to deal with."""
+    return keys.leases(), keys.ring_at(), keys.condemned()
+
+
 async def _read(storm):
-    """Write down how all stands at the end."""
+    """Write down how all stands at the end, and tell how many tasks were removed."""
     redis, keys = storm.redis, storm.store.keys
     for at in range(0, await storm.tasks(), CHUNK):
         for task_id in await redis.zrange(keys.tasks(), at, at + CHUNK - 1):
             await _read_task(storm, task_id.decode())
     held = {"lease": keys.leases(), "bell": keys.ring_at()} | {f"slot of {a}": keys.slots(a) for a in actors.AGENTS}
     members = [f"{name} {one.decode()}" for name, key in held.items() for one in await redis.zrange(key, 0, -1)]
+    removed = {task_id for task_id in storm.aged if not await redis.exists(keys.task(task_id))}
+    ids = removed.union(*(storm.aged[task_id] for task_id in removed))
+    async for key in redis.scan_iter(count=1000):
+        members += [f"key {key.decode()}" for part in key.decode().replace("/", ":").split(":") if part in ids]
     storm.note("reader", "left", members=members)
+    return len(removed)
 
 
 async def _read_task(storm, task_id):

@@ -603,13 +603,6 @@ def test_an_answer_to_a_task_that_is_not_there_is_refused(outrider):
     assert outrider("answer", "-", "x").code == 2
 
 
-def test_a_list_has_the_titles_that_were_given_and_no_others(outrider):
-    plain = outrider("submit", "agent", "x").lines[0]
-    titled = outrider("submit", "agent", "x", "--title", "The title").lines[0]
-    titles = {line.split("\t")[0]: line.split("\t")[-1] for line in outrider("list").out.splitlines()}
-    assert titles == {plain: "", titled: "The title"}
-
-
 def test_follow_tells_the_question_and_goes_on_to_the_end(outrider, world, monkeypatch):
     printed, answering = watching.Lines.ask, []
 

@@ -11,7 +11,10 @@ SHAPE = [["human"], ["ai", ["call"]], ["tool", "call"], ["human"], ["ai", []]]
 
 
 def sound():
-    """A parent that rests and is woken by two children: one lost its worker, one was cancelled by a person."""
+    """A parent that rests and is woken by two children: one lost its worker, one was cancelled by a person.
+
+    Another task ended by a limit, and one was removed.
+    """
     clock = itertools.count()
 
     def line(who, what, **facts):
@@ -44,7 +47,13 @@ def sound():
         ("task.cancelled", "d1", {"status": "cancelled"}),
     )
     return [
-        line("submitter", "accepted", task="p", agent="lead"),
+        line("submitter", "accepted", task="p", agent="lead", bounds={}),
+        line("submitter", "accepted", task="l", agent="talker", bounds={"max_turns": 1}),
+        line("submitter", "accepted", task="o", agent="steps", bounds={}),
+        work("begin", "o", "o1", 1, 1, name="step"),
+        line("age", "aged", runs={"o": ["o1"]}),
+        work("read", "l", "l1", 1, 1, notes=[], fault=None),
+        work("read", "l", "l1", 2, 3, notes=[], fault=None),
         work("read", "p", "p1", 1, 1, notes=[], fault=None),
         work("begin", "c", "c1", 1, 1, name="step"),
         work("begin", "c", "c1", 1, 2, name="step"),
@@ -83,6 +92,14 @@ def sound():
         record("d", "p", "cancelled", [["d1", "cancelled"]]),
         stream("d", cancelled),
         state("d"),
+        record("l", None, "error", [["l1", "error"]]),
+        stream(
+            "l",
+            ("run.claimed", "l1", {}),
+            ("run.lost", "l1", {}),
+            ("run.claimed", "l1", {}),
+            ("task.settled", "l1", {"status": "error", "error_type": "limit_turns"}),
+        ),
         line("reader", "left", members=[]),
     ]
 
@@ -135,6 +152,13 @@ BROKEN = {
     "finished and not": ("cancel untrue", lambda h: of(h, "cancel", task="c").update(status="error")),
     "an answer lost": ("answer lost", lambda h: without(h, "answered")),
     "an answer of nobody": ("answer lost", lambda h: without(h, "answer")),
+    "ended by a limit of others": ("bound untrue", lambda h: of(h, "accepted", task="l").update(bounds={})),
+    "more turns than there are": ("bound untrue", lambda h: events(h, "l").remove(["run.lost", "l1", {}])),
+    "removed while young": ("tasks lost", lambda h: without(h, "aged")),
+    "removed with a message to it": (
+        "tasks lost",
+        lambda h: h.append(h[-1] | {"who": "updater", "what": "update", "task": "o", "called_at": 1e9}),
+    ),
     "a lease is left": ("left behind", lambda h: of(h, "left")["members"].append("lease c/c1")),
     "code goes on": ("left behind", lambda h: of(h, "record", task="d").update(stopped=False)),
 }

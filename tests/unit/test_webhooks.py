@@ -49,8 +49,6 @@ def settings():
                 "127.1",
                 "2130706433",
                 "localhost",
-                "LOCALHOST.",
-                "below.localhost",
                 "0.0.0.0",  # noqa: S104 refused
                 "10.1.2.3",
                 "172.16.0.1",
