@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 NO_MODEL = 'graders have no model: "outrider": {"grader": {"model": …}} in langgraph.json, or Rubric(model=…)'
-STEPS = 100  #: of one answer, at most
+STEPS = 10_000  #: of one answer, at most: limits of turns, tokens and time end a grading before
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,12 @@ async def test_limits_hold_for_a_grade_run_by_itself(bench, monkeypatch):
     assert (task.grade.result, task.runs[1].error.type) == ("grader_error", "timeout")
 
 
+async def test_a_grader_takes_as_many_turns_as_its_limit_allows(bench):
+    task_id = await bench.work(limits={"max_turns": 50})
+    task = await bench.graded(task_id, *[{"call": "list_files", "args": {}}] * 45, verdict("satisfied", MET))
+    assert (task.grade.result, task.usage.grader.turns) == ("satisfied", 46)
+
+
 @pytest.mark.parametrize(("first", "unverified"), [(verdict("needs_revision"), False), (verdict("satisfied"), True)])
 async def test_a_limit_that_ends_the_second_try_keeps_the_first_answer(bench, first, unverified):
     task = await bench.graded(await bench.work(limits={"max_turns": 1}), first)
