@@ -99,17 +99,17 @@ class Activation:
         current_jobs.set(self._control.jobs)
         running.set(
             Running(
-                self._claimed.claim,
-                self._work.task,
-                self._claimed.run,
-                self._claimed.context,
-                self._claimed.configurable,
-                self._emitter.emit,
-                self._deps.store,
-                self._deps.ring,
-                self._deps.settings,
-                self._deps.config,
-                asyncio.get_running_loop(),
+                claim=self._claimed.claim,
+                task=self._work.task,
+                run=self._claimed.run,
+                context=self._claimed.context,
+                configurable=self._claimed.configurable,
+                emit=self._emitter.emit,
+                store=self._deps.store,
+                ring=self._deps.ring,
+                settings=self._deps.settings,
+                config=self._deps.config,
+                loop=asyncio.get_running_loop(),
             )
         )
         deadlines = Deadlines(self._work.task, self._control.stop, lambda: self._emitter.heard_at)

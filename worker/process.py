@@ -110,15 +110,15 @@ class WorkerProcess:
             store = Store(redis, settings.namespace, **settings.for_store)
             deliverer = Deliverer(settings, store)
             deps = Deps(
-                settings,
-                self._config,
-                store,
-                RedisStore(redis, store.keys),
-                self._agents,
-                self._held,
-                self._ring_off_loop,
-                self.worker_id,
-                deliverer.look,
+                settings=settings,
+                config=self._config,
+                store=store,
+                files=RedisStore(redis, store.keys),
+                agents=self._agents,
+                held=self._held,
+                ring=self._ring_off_loop,
+                worker_id=self.worker_id,
+                deliver=deliverer.look,
             )
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
