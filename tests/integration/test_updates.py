@@ -1,5 +1,6 @@
 """Messages to tasks in the store: what they start, stop, await and drop."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -275,9 +276,12 @@ async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothi
     assert second.task.usage_counted == second.task.usage_before == used(1)
     await tree.store.update("t", text("or this"), INTERRUPT)
     third = await tree.claim("t")
-    # Each in its own time, and again where the reply was lost.
-    for claim, turns in ((second.claim, 6), (held.claim, 3), (held.claim, 3), (second.claim, 6)):
-        assert await tree.store.stopped(tree.facts("t"), claim, used(turns))
+    assert not await tree.store.stopped(tree.facts("t"), third.claim, used(9)), "it is at work"
+    # Both at once, and again where the reply was lost.
+    for _ in range(2):
+        ends = [(second.claim, 6), (held.claim, 3)]
+        stops = (tree.store.stopped(tree.facts("t"), claim, used(turns)) for claim, turns in ends)
+        assert await asyncio.gather(*stops) == [True, True]
     task = await tree.store.peek("t")
     assert (task.usage, task.usage_counted) == (used(8), used(1))
     await tree.settle("t", third.claim, replace(DONE, usage=used(3)))
