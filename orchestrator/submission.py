@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import BadInput, UnknownAgent
@@ -54,22 +54,14 @@ class Asked:
     webhook: str | None = None
 
 
-@dataclass(slots=True)
-class Checked:
-    """A submission that may be written, and what the answer will say about it."""
-
-    submission: Submission
-    notes: list[str] = field(default_factory=list)
-
-
 def check(
     asked: Asked,
     config: Config,
     published: Mapping[str, Published],
     max_bytes: int,
     parent: Task | None = None,
-) -> Checked:
-    """Build a submission; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
+) -> tuple[Submission, list[str]]:
+    """Build a submission, and notes; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
 
     `published` is what workers found out about the agents; where it says nothing of this one, the submit is accepted.
     """
@@ -87,18 +79,15 @@ def check(
     title, cut = title_of(asked.title, entry.name)
     notes += cut + replaced(changed)
     queue = _queue(asked.queue)
-    if parent is not None and parent.home != EXTERNAL and asked.notify_parent and is_deaf(published.get(parent.agent)):
-        raise BadInput(
-            f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
-            "(submit with notify_parent=False, or give the agent a `messages` state key)"
-        )
-    _check_mode(asked.mode, entry, known)
     if not isinstance(asked.notify_parent, bool):
         raise BadInput(f"notify_parent {shorten(repr(asked.notify_parent))} must be True or False")
+    if parent is not None and asked.notify_parent:
+        _check_hears(parent, published)
+    _check_mode(asked.mode, entry, known)
     limits = Limits.check(asked.limits).over(entry.limits)
     if asked.mode == FORK and limits.max_children is None:
         limits = limits.model_copy(update={"max_children": 0})  # it reads on in a conversation that hands work out
-    return Checked(
+    return (
         Submission(
             task_id=new_id(),
             run_id=new_id(),
@@ -125,6 +114,14 @@ def check(
         ),
         notes,
     )
+
+
+def _check_hears(parent: Task, published: Mapping[str, Published]) -> None:
+    if parent.home != EXTERNAL and is_deaf(published.get(parent.agent)):
+        raise BadInput(
+            f"parent {parent.task_id} cannot be woken: its agent {parent.agent!r} has no messages to take news in "
+            "(submit with notify_parent=False, or give the agent a `messages` state key)"
+        )
 
 
 def _check_mode(mode: Any, entry: AgentEntry, known: Published | None) -> None:

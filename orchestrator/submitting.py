@@ -49,8 +49,7 @@ async def submit(
         above = await _parent(session, parent_id) if parent_id is not None else None
     if asked.webhook is not None:
         await asyncio.to_thread(check_webhook, asked.webhook, session.settings)
-    checked = check(asked, config, told.agents, session.settings.max_input_bytes, above)
-    submission, notes = checked.submission, checked.notes
+    submission, notes = check(asked, config, told.agents, session.settings.max_input_bytes, above)
     claim = inside.claim if inside and inside.claim.task_id == parent_id else None
     with session.reachable():
         if submission.mode == FORK and snapshot is None:
