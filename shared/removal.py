@@ -36,11 +36,10 @@ class Removal(Clockwork):
                         pipe.zrange(self.keys.children(task_id), 0, -1)
                         pipe.hget(self.keys.task(task_id), "idempotency_key")
                     rows = await pipe.execute()
+                args += chunk
                 for task_id, children, key in zip(chunk, rows[::2], rows[1::2], strict=True):
                     record = self.keys.task(task_id)
-                    once = self.keys.idempotency(key.decode()) if key else record
-                    keys += [record, self.keys.remains(task_id), self.keys.children(task_id), once]
-                    args += [task_id, len(children)]
+                    keys += [record, self.keys.remains(task_id), self.keys.idempotency(key.decode()) if key else record]
                     below += [child.decode() for child in children]
             level = below
         return bool(await self._scripts("condemn", keys, args))

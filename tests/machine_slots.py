@@ -83,7 +83,7 @@ class Slots(RuleBasedStateMachine):
             self.go(
                 self.store.submit(
                     Submission(
-                        task_id=name, run_id=f"r{run.number}", agent="echo", title="", queue="subagents", input={}
+                        task_id=name, run_id=f"r{run.number}", agent="echo", title=name, queue="subagents", input={}
                     )
                 )
             )

@@ -38,7 +38,8 @@ def then_drain(app: Celery, drain: Callable[[], None]) -> None:
 
 def _cease(consumer: Any) -> None:
     """Take what the last request brings, and make no other. On RabbitMQ nothing comes any more once Celery cancels."""
-    if consumer.connection is None or consumer.connection.transport.driver_type != "redis":
+    connection = consumer.connection
+    if connection is None or connection.transport.driver_type != "redis" or consumer.task_consumer is None:
         return
     try:
         consumer.task_consumer.channel.close()  # waits for the request that is open, a second at most
