@@ -14,7 +14,7 @@ from .session import Session
 from .submission import Asked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncGenerator, Collection, Mapping
 
     from ..shared.filestore import RedisStore
     from ..shared.limits import Limits
@@ -184,7 +184,7 @@ class Outrider:
         """
         return await waiting.wait(self._session, task_id, timeout)
 
-    def follow(self, task_id: str, after: str = "0") -> AsyncIterator[Event]:
+    def follow(self, task_id: str, after: str = "0") -> AsyncGenerator[Event, None]:
         """Every event of the task after the event id `after`, as it comes; ends when the task has settled."""
         return waiting.follow(self._session, task_id, after)
 

@@ -12,7 +12,7 @@ from ..shared.errors import OutriderError
 from .client import Outrider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from concurrent.futures import Future
 
     from anyio.from_thread import BlockingPortal
@@ -116,18 +116,15 @@ class SyncOutrider:
             raise
 
     @contextmanager
-    def _following(self, events: AsyncIterator[T]) -> Iterator[Callable[[], Coroutine[Any, Any, T | None]]]:
+    def _following(self, events: AsyncGenerator[T, None]) -> Iterator[Callable[[], Coroutine[Any, Any, T | None]]]:
         async def following() -> T | None:
             return await anext(events, None)
-
-        async def close() -> None:
-            await events.aclose()  # type: ignore[attr-defined]  # a generator, known as an iterator
 
         try:
             yield following
         finally:
             if self._portal is not None:
-                self._run(close)
+                self._run(events.aclose)
 
 
 def connect(
