@@ -65,7 +65,9 @@ class Removal(Clockwork):
         for chunk in _chunks([run_id for run_id, _ in remains.runs]):
             of_run = (keys.run, keys.input, keys.delivery)
             await self.redis.unlink(*(key(run_id) for run_id in chunk for key in of_run))
-            for index in (keys.deliveries(), keys.undelivered()):
+            # Code that was cancelled long ago may be at work to this day, or its worker may be lost.
+            held = (keys.leases(), keys.ring_at(), keys.answer_until(), keys.slots(remains.agent))
+            for index in (keys.deliveries(), keys.undelivered(), *held):
                 await self.redis.zrem(index, *(f"{task_id}/{run_id}" for run_id in chunk))
         async with self.redis.pipeline(transaction=True) as pipe:
             pipe.unlink(*keys.of_task(task_id), keys.remains(task_id))

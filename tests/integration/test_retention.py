@@ -222,6 +222,19 @@ async def test_what_a_sweeper_left_half_done_another_finishes(wood):
     assert await wood.names() == []
 
 
+async def test_code_that_never_stopped_keeps_nothing_of_its_task(wood):
+    await wood.submit("r")
+    facts = await wood.facts("r")
+    held = await wood.store.claim(facts, "r-1", worker="w", lease_ms=30_000)
+    await wood.store.cancel("r")
+    await wood.age("r")
+    await wood.sweep()
+    assert await wood.names() == []
+    assert await wood.store.heartbeat([(held.claim, facts.agent)], lease_ms=30_000) == [False]
+    assert not await wood.store.stopped(facts, held.claim)
+    assert await wood.names() == []
+
+
 async def test_many_trees_go_page_by_page(wood):
     names = [f"t{number}" for number in range(45)]
     await wood.grown(*names)

@@ -157,7 +157,7 @@ AGE = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HSET', KEYS[1],
 async def age(storm):
     """Let a tree of which the root has ended look old now and then, so that it is removed, if all of it has ended."""
     chance = storm.chance("age")
-    while await storm.rest(chance.expovariate(1)):
+    while await storm.rest(chance.expovariate(0.3)):
         if not storm.ended:
             continue
         root_id, keys = storm.ended.pop(chance.randrange(len(storm.ended))), storm.store.keys

@@ -85,7 +85,14 @@ class Storm:
         self.note("weather", name)
 
     async def tasks(self):
-        return await self.redis.zcard(self.store.keys.tasks())
+        """How many there are, and were."""
+        return await self.redis.zcard(self.store.keys.tasks()) + len(await self.removed())
+
+    async def removed(self):
+        """Those of the tasks that may be removed which are not there any more."""
+        aged = list(self.aged)
+        there = await self.redis.zmscore(self.store.keys.tasks(), aged) if aged else ()
+        return {task_id for task_id, score in zip(aged, there, strict=True) if score is None}
 
     async def rest(self, seconds):
         """Wait so long, or until the storm is over; whether it goes on."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from outrider.shared.queries import CHUNK
-from outrider.shared.statuses import Status
+from outrider.shared.statuses import EndedAs, Status
 from outrider.shared.thread_state import read_state
 from storm import actors, provider, weather
 from storm.checker import TERMINAL, violations
@@ -51,9 +51,9 @@ async def brew(plan, folder, tell=_to_nobody):
         submitting = asyncio.create_task(actors.submit(storm))
         await _rage(storm, submitting, tell)
         await _calm(storm, submitting, tell)
-        removed = await _read(storm)
+        await _read(storm)
         tasks, history = await storm.tasks(), storm.history()
-    return Report(tasks + removed, time.monotonic() - started, storm.faults, violations(history))
+    return Report(tasks, time.monotonic() - started, storm.faults, violations(history))
 
 
 async def _rage(storm, submitting, tell):
@@ -94,19 +94,18 @@ def held_by(keys):
 
 
 async def _read(storm):
-    """Write down how all stands at the end, and tell how many tasks were removed."""
+    """Write down how all stands at the end."""
     redis, keys = storm.redis, storm.store.keys
-    for at in range(0, await storm.tasks(), CHUNK):
+    for at in range(0, await redis.zcard(keys.tasks()), CHUNK):
         for task_id in await redis.zrange(keys.tasks(), at, at + CHUNK - 1):
             await _read_task(storm, task_id.decode())
     held = {"lease": keys.leases(), "bell": keys.ring_at()} | {f"slot of {a}": keys.slots(a) for a in actors.AGENTS}
     members = [f"{name} {one.decode()}" for name, key in held.items() for one in await redis.zrange(key, 0, -1)]
-    removed = {task_id for task_id in storm.aged if not await redis.exists(keys.task(task_id))}
+    removed = await storm.removed()
     ids = removed.union(*(storm.aged[task_id] for task_id in removed))
     async for key in redis.scan_iter(count=1000):
         members += [f"key {key.decode()}" for part in key.decode().replace("/", ":").split(":") if part in ids]
     storm.note("reader", "left", members=members)
-    return len(removed)
 
 
 async def _read_task(storm, task_id):
@@ -119,7 +118,8 @@ async def _read_task(storm, task_id):
         agent=task.agent,
         parent=task.parent_id,
         ancestors=task.ancestors,
-        runs=[[run.run_id, run.status] for run in task.runs],
+        # Of one that paused the end is told by what came of its question.
+        runs=[[run.run_id, run.status] for run in task.runs if run.ended_as is not EndedAs.PAUSED],
         graded={run.run_id: run.of_run for run in task.runs if run.of_run},
         stopped=task.stopped_at is not None,
     )
