@@ -1,6 +1,5 @@
 """Messages to tasks in the store: what they start, stop, await and drop."""
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -264,7 +263,7 @@ async def test_a_pending_run_is_overtaken_and_its_message_is_not_lost(tree):
     assert await tree.store.redis.exists(keys.input("t-1")) == 0
 
 
-async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothing(tree):
+async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothing(tree, monkeypatch):
     def used(turns):
         return Usage(turns=turns, total_tokens=10 * turns, by_model={"m": {"total_tokens": 10 * turns}})
 
@@ -276,12 +275,18 @@ async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothi
     assert second.task.usage_counted == second.task.usage_before == used(1)
     await tree.store.update("t", text("or this"), INTERRUPT)
     third = await tree.claim("t")
-    assert not await tree.store.stopped(tree.facts("t"), third.claim, used(9)), "it is at work"
-    # Both at once, and again where the reply was lost.
-    for _ in range(2):
-        ends = [(second.claim, 6), (held.claim, 3)]
-        stops = (tree.store.stopped(tree.facts("t"), claim, used(turns)) for claim, turns in ends)
-        assert await asyncio.gather(*stops) == [True, True]
+    scripts, store, facts = tree.store._scripts, tree.store, tree.facts("t")
+
+    async def beside(name, keys, args):
+        """Let the other one stop between the two calls of the first."""
+        monkeypatch.setattr(store, "_scripts", scripts)
+        reply = await scripts(name, keys, args)
+        assert await store.stopped(facts, second.claim, used(6))
+        return reply
+
+    monkeypatch.setattr(store, "_scripts", beside)
+    for claim, turns in ((held.claim, 3), (held.claim, 3), (second.claim, 6)):
+        assert await store.stopped(facts, claim, used(turns))
     task = await tree.store.peek("t")
     assert (task.usage, task.usage_counted) == (used(8), used(1))
     await tree.settle("t", third.claim, replace(DONE, usage=used(3)))
