@@ -388,6 +388,31 @@ async def test_a_message_that_is_to_wait_comes_once_though_its_step_runs_again(r
                 assert (await site.o.wait(parent)).status is Status.SUCCESS
 
 
+async def test_every_tool_works_for_an_agent_that_code_in_a_thread_calls(site):
+    parent = await site.parent("threaded")
+    await site.read(parent)
+    read = await site.call(parent, started("wait"))
+    (child,) = await site.children(parent)
+    assert read.last == f"Started task {child} (leaf). {tools.TOLD}"
+    on_it = {"task_id": child}
+    read = await site.call(
+        parent,
+        called("check_async_task", **on_it),
+        called("list_async_tasks"),
+        called("update_async_task", message="wait for this", **on_it),
+        called("check_async_task", task_id="no-such"),
+    )
+    report, listed, updated, refused = read.results
+    assert "<result>(none yet)</result>" in report
+    assert listed.startswith(f"- {child} leaf ")
+    assert f"Task {child} " in updated
+    assert "there is no task 'no-such'" in refused
+    read = await site.call(parent, called("cancel_async_task", **on_it))
+    assert read.results == [f"Task {child} is cancelled."]
+    await site.say(parent)
+    assert (await site.o.wait(parent)).result == "done"
+
+
 async def test_a_message_to_a_child_that_asks_waits_for_a_person(site):
     parent = await site.parent("patient")
     await site.read(parent)

@@ -90,7 +90,7 @@ class Puppet(BaseChatModel):
         return self.bind(tools=[convert_to_openai_tool(one) for one in tools])
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        raise NotImplementedError
+        return asyncio.run(self._agenerate(messages, stop, **kwargs))
 
     async def _agenerate(self, messages, stop=None, run_manager=None, *, tools=(), **kwargs):
         system = [message.content for message in messages if isinstance(message, SystemMessage)]
@@ -306,6 +306,16 @@ def _lead_in_a_thread(state):
 
 
 sync_agent = StateGraph(MessagesState).add_node("lead", _lead_in_a_thread).add_edge(START, "lead").compile()
+
+
+_inside_a_thread = create_agent(Puppet(), middleware=[BackgroundSubagents(SUBAGENTS)])
+
+
+def _work_with_tools_in_a_thread(state):
+    return _inside_a_thread.invoke({"messages": state["messages"]})
+
+
+threaded = StateGraph(MessagesState).add_node("lead", _work_with_tools_in_a_thread).add_edge(START, "lead").compile()
 
 
 class Wordless(TypedDict):
