@@ -13,6 +13,7 @@ READY := $(VENV)/ready-$(KEY)
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" $(ARGS)
 VERSIONS := 3.11 3.12 3.13
+SIDE_BY_SIDE := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help install demo test faults test-all test-lowest lint format types bench screenshots lock build hooks clean
 
@@ -31,7 +32,7 @@ demo: $(READY) ## Run the research example on the project's own documents
 	@$(BIN)/outrider demo $(ARGS)
 
 test: $(READY) ## Run the tests
-	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
 
 faults: $(READY) ## Brew a long storm, then run the long tests that break things on purpose
 	@$(BIN)/python tests/storm
@@ -44,13 +45,13 @@ test-all: ## Run the tests on each Python that is here (3.11, 3.12, 3.13)
 		done; \
 		if [ -z "$$python" ]; then echo "skipped: Python $$version is not on this machine"; continue; fi; \
 		PYTHON=$$python requirements/install.sh $(VENV)-$$version; \
-		$(VENV)-$$version/bin/pytest $(ARGS); \
+		$(VENV)-$$version/bin/pytest $(SIDE_BY_SIDE) $(ARGS); \
 	done
 
 test-lowest: $(READY) ## Run the tests on the lowest dependencies that pyproject.toml allows
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
 	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct -e '.[dev]'
-	@$(VENV)-lowest/bin/python -m pytest $(ARGS)
+	@$(VENV)-lowest/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 lint: $(READY) ## Check style and format
 	@$(BIN)/ruff check .
