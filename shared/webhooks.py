@@ -34,7 +34,9 @@ def check_url(url: object) -> None:
     try:
         parts = urlsplit(url)
         port_of(parts)
-        (parts.hostname or "").encode("idna")  # as it is looked up: labels that are empty or too long raise there
+        (parts.hostname or "").encode("idna")  # as it is looked up
+    except UnicodeError:
+        raise BadInput(f"{shown}: a part of its host's name is empty or longer than 63 characters") from None
     except ValueError as error:
         raise BadInput(f"{shown}: {error}") from None
     if parts.username is not None or parts.password is not None:
