@@ -37,12 +37,12 @@ def then_drain(app: Celery, drain: Callable[[], None]) -> None:
 
 
 def _cease(consumer: Any) -> None:
-    """Take what the last request brings, and make no other. On RabbitMQ nothing comes any more once Celery cancels."""
-    connection = consumer.connection
-    if connection is None or connection.transport.driver_type != "redis" or consumer.task_consumer is None:
+    """Take what is on its way, and no more."""
+    if consumer.connection is None or consumer.task_consumer is None:
         return
     try:
-        consumer.task_consumer.channel.close()  # waits for the request that is open, a second at most
+        # On Redis this waits for the request that is open, a second at most; RabbitMQ gives others what nobody began.
+        consumer.task_consumer.channel.close()
     except (*consumer.connection_errors, *consumer.channel_errors) as error:
         log.warning("worker.cannot_cease", error=type(error).__name__)
 
