@@ -222,16 +222,30 @@ async def test_a_grader_that_asks_a_person_is_told_of_as_an_error(bench):
     assert "nobody answers graders" in task.grade.explanation
 
 
-async def test_limits_hold_for_a_grade_run_by_itself(bench, monkeypatch):
-    task_id = await bench.work(limits={"max_turns": 1})
+@pytest.mark.parametrize(("limit", "turns"), [("max_turns", 1), ("max_tokens", 10), ("max_output_tokens", 3)])
+async def test_limits_hold_for_a_grade_run_by_itself(bench, limit, turns):
+    task_id = await bench.work(limits={limit: turns})
     task = await bench.graded(task_id, {"call": "run_tests", "args": {}})
     assert (task.status, task.grade.result) == (Status.SUCCESS, "grader_error")
-    assert "limits.max_turns = 1: it had no verdict by then" in task.grade.explanation
+    assert f"limits.{limit} = {turns}: it had no verdict by then" in task.grade.explanation
+
+
+async def test_a_grade_run_has_bounds_where_its_task_has_none(bench, monkeypatch):
+    monkeypatch.setattr(grader, "GRADER_TURNS", 1)
+    task = await bench.graded(await bench.work(), {"call": "run_tests", "args": {}})
+    assert task.runs[1].error.type == "limit_turns"
     monkeypatch.setattr(grader, "GRADER_SECONDS", 0.1)
     task_id = await bench.work()
     await bench.next(task_id)
     task = await bench.store.get(task_id)
     assert (task.grade.result, task.runs[1].error.type) == ("grader_error", "timeout")
+
+
+async def test_the_time_that_the_agent_took_is_not_the_graders(bench):
+    task_id = await bench.work(limits={"timeout_seconds": 60})
+    await bench.store.redis.hset(bench.store.keys.task(task_id), "working_ms", 59_999)
+    task = await bench.graded(task_id, verdict("satisfied", MET))
+    assert task.grade.result == "satisfied"
 
 
 async def test_a_grader_takes_as_many_turns_as_its_limit_allows(bench):
@@ -416,7 +430,7 @@ async def test_what_checks_do_to_the_state_changes_nothing_that_is_graded(bench)
     run = bench.next(task_id)
     ((_, (_, prompt)),) = await bench.say(task_id, verdict("satisfied", MET))
     await run
-    assert "[user] the request" in prompt
+    assert "[user] the request\n\n[assistant] draft 1\n</transcript-" in prompt
     assert [m.text for m in (await bench.o.state(task_id))["messages"]] == ["the request", "draft 1"]
 
 
