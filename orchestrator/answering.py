@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import UnknownTask
 from ..shared.ids import check_id
-from ..shared.record import Record
+from ..shared.record_base import Record
 from ..shared.statuses import Status
 from .jsonable import json_value, replaced
 from .run_input import check_size

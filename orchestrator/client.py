@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..shared.filestore import RedisStore
     from ..shared.limits import Limits
     from ..shared.listings import Page, Tree
-    from ..shared.notes import Notification
+    from ..shared.notification import Notification
     from ..shared.records import Event, Task
     from ..shared.rubric import Rubric
     from ..shared.statuses import Status, Strategy

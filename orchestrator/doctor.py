@@ -10,8 +10,8 @@ from redis.exceptions import NoPermissionError
 
 from ..shared import catalogue
 from ..shared.broker import BrokerUnreachable
-from ..shared.checks import Finding, Level, check_redis
 from ..shared.connections import connect, reachable
+from ..shared.redis_checks import Finding, Level, check_redis
 from ..shared.settings import mask_url
 from ..shared.store import Store
 from .doctor_tasks import check_deliveries, check_tasks, read_tasks

@@ -6,16 +6,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ..shared.checks import Finding, Level
 from ..shared.records import Run, Task
+from ..shared.redis_checks import Finding, Level
 from ..shared.statuses import Phase, RunStatus, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..shared.deliveries import Troubles
     from ..shared.settings import Settings
     from ..shared.store import Store
+    from ..shared.store_deliveries import Troubles
 
 LOOK: Final = 500  #: tasks of a status that are looked at, oldest first
 NAMED: Final = 3  #: ids that a finding names

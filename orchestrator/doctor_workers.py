@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..shared.broker import BROKER_ERRORS, BrokerUnreachable, make_app
-from ..shared.checks import Finding, Level
 from ..shared.queues import QUEUES
+from ..shared.redis_checks import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

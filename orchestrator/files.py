@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..shared.ids import check_id
-from ..shared.record import Moment, Record
+from ..shared.record_base import Moment, Record
 from ..shared.transitions import Facts
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def file_store(session: Session) -> RedisStore:
 
 async def files_of(session: Session, task_id: str) -> Files:
     """Do what `Outrider.files` does."""
-    from ..shared.trees import tree_namespace  # noqa: PLC0415 LangGraph takes its time to import
+    from ..shared.tree_files import tree_namespace  # noqa: PLC0415 LangGraph takes its time to import
 
     check_id(task_id)
     with session.reachable():

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from ..shared.connections import reachable
 from ..shared.errors import InboxLost, OutriderError, RedisUnreachable
 from ..shared.ids import check_id, new_token
-from ..shared.outside import Busy
+from ..shared.store_external import Busy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from ..shared.notes import Notification
-    from ..shared.outside import Outside, Read
+    from ..shared.notification import Notification
     from ..shared.settings import Settings
+    from ..shared.store_external import ExternalParents, Read
     from .session import Session
 
 
@@ -60,7 +60,7 @@ class Lease:
     """The one reader's hold of an inbox; it is renewed until it is left, or another reader took it."""
 
     parent_id: str
-    store: Outside
+    store: ExternalParents
     settings: Settings
     token: str = field(default_factory=new_token)
     done: int = 0  #: number of the last notification that was dealt with

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ..shared.listings import Page
-    from ..shared.queries import Queries
     from ..shared.records import Task
+    from ..shared.store_queries import Queries
     from .session import Session
 
 MAX_PAGE = 1000  #: tasks that one `list` gives at most

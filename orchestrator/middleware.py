@@ -22,7 +22,7 @@ from langgraph.channels import UntrackedValue
 
 from ..shared.context import running
 from ..shared.errors import ClaimLost
-from ..shared.notifications import for_model, message
+from ..shared.notification_text import for_model, message
 from ..shared.on_loop import await_on, wait_on
 from . import own_news
 from .caller import AsyncTask  # noqa: TC001 LangGraph reads the hints of the state
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from ..shared.context import Running
-    from ..shared.notes import Notification
+    from ..shared.notification import Notification
 
 PROMPT = """## Background subagents
 

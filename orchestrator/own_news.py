@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import BadInput, RedisUnreachable, UnknownTask
 from ..shared.ids import new_id
-from ..shared.notes import CURSOR
+from ..shared.notification import CURSOR
 from ..shared.on_loop import await_on
 from . import inbox
 from .home import PARENT, home
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langgraph.runtime import Runtime
 
-    from ..shared.notes import Notification
+    from ..shared.notification import Notification
 
 #: State key that is never saved: this invocation has looked into the inbox.
 LOOKED = "outrider_looked"

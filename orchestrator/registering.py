@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..shared.errors import BadInput
 from ..shared.ids import check_id, is_name, new_id, shorten
-from ..shared.outside import EXTERNAL
+from ..shared.store_external import EXTERNAL
 from .submission import title_of
 
 if TYPE_CHECKING:

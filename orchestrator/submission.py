@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..shared.errors import BadInput, UnknownAgent
 from ..shared.ids import is_name, new_id, shorten
 from ..shared.limits import Limits
-from ..shared.outside import EXTERNAL
 from ..shared.queues import PARENTS, SUBAGENTS
+from ..shared.store_external import EXTERNAL
 from ..shared.text import one_line
 from ..shared.transitions import Submission
 from .jsonable import cleaned, json_object, replaced

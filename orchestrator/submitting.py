@@ -9,7 +9,7 @@ from ..shared.bells import Bell, bell_for
 from ..shared.context import running
 from ..shared.errors import ParentClosed, UnknownTask
 from ..shared.ids import check_id
-from ..shared.record import Record
+from ..shared.record_base import Record
 from ..shared.statuses import Status
 from .forking import snapshot_for
 from .submission import FORK, Asked, check

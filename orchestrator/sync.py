@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from ..shared.filestore import RedisStore
-    from ..shared.notes import Notification
+    from ..shared.notification import Notification
     from ..shared.records import Event
     from ..shared.settings import Settings
 

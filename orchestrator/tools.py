@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from ..shared.errors import ClaimLost, OutriderError
 from ..shared.ids import shorten
-from ..shared.notifications import FOR_A_PERSON, report
+from ..shared.notification_text import FOR_A_PERSON, report
 from ..shared.on_loop import await_on, wait_on
 from ..shared.snapshots import Snapshot
 from ..shared.statuses import Status, Strategy

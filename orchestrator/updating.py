@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..shared.context import running
 from ..shared.errors import BadInput
 from ..shared.ids import check_id, shorten
-from ..shared.record import Record
+from ..shared.record_base import Record
 from ..shared.records import Interrupt  # noqa: TC001 pydantic reads it
 from ..shared.statuses import Status, Strategy
 from .rubrics import regrades

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import redis.asyncio
 
-    from ..shared.queries import Queries
     from ..shared.records import Event, Task
     from ..shared.settings import Settings
+    from ..shared.store_queries import Queries
     from .session import Session
 
 BLOCK_MS = 10_000  #: a read that heard nothing for so long ends; then the record is looked at again

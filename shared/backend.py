@@ -11,7 +11,7 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from .errors import BadInput, OutriderError
 from .filestore import RedisStore
-from .trees import running_tree
+from .tree_files import running_tree
 
 try:
     from deepagents.backends.protocol import EditResult
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import Op, Result
 
-    from .file_records import Namespace
+    from .file_layout import Namespace
 
 ATTEMPTS = 64  #: of one edit; each that fails means that another one got through
 

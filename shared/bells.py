@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .record import Record
+from .record_base import Record
 from .statuses import RunKind
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from .record import Record
+from .record_base import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

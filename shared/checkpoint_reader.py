@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
 )
 
-from .checkpoint_records import Reply, Write, channel_of, in_order, read_record, script, thread_keys
+from .checkpoint_layout import Reply, Write, channel_of, in_order, read_record, script, thread_keys
 from .on_loop import current_loop
 
 if TYPE_CHECKING:

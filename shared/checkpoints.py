@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 
 from .checkpoint_cells import Cells
+from .checkpoint_layout import ASIDE, entry, every_key, owner_of, read_record, thread_keys, write_record
 from .checkpoint_reader import CheckpointReader, config_of
-from .checkpoint_records import ASIDE, entry, every_key, owner_of, read_record, thread_keys, write_record
 from .errors import BadInput, ClaimLost
-from .notes import CURSOR
-from .notifications import last_seq
+from .notification import CURSOR
+from .notification_text import last_seq
 from .on_loop import blocking, wait_on
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from .checkpoint_records import ThreadKeys
+    from .checkpoint_layout import ThreadKeys
     from .context import Claim
     from .keys import Keys
 

@@ -23,7 +23,7 @@ from langgraph.store.base import (
 )
 
 from .errors import BadInput
-from .file_records import (
+from .file_layout import (
     Call,
     Entry,
     Head,

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from .errors import BadInput, ConfigError
 from .ids import shorten
 from .limits import PositiveSeconds  # noqa: TC001 pydantic reads it
-from .record import Record
+from .record_base import Record
 from .rubric import Rubric, Said
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StringConstraints, model_validator
 
-from .record import Record
+from .record_base import Record
 from .text import clean, clip
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from .errors import BadInput
 from .ids import shorten
-from .record import Record
+from .record_base import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

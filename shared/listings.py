@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from .limits import Usage
-from .record import Record
+from .record_base import Record
 from .records import Task  # noqa: TC001 pydantic reads it
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any, Self
 from pydantic import Field
 
 from .grades import Grade  # noqa: TC001 pydantic reads it
-from .hashes import Hash, read_hash, text_of
 from .limits import Limits, Usage
-from .record import Moment, Record
+from .record_base import Moment, Record
+from .record_layout import Hash, read_hash, text_of
 from .rubric import Rubric  # noqa: TC001 pydantic reads it
 from .statuses import PHASES, EndedAs, Phase, RunKind, RunStatus, Status
 

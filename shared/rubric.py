@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from .errors import BadInput
 from .ids import shorten
 from .limits import PositiveInt  # noqa: TC001 pydantic reads it
-from .record import Record
+from .record_base import Record
 from .text import clean
 
 if TYPE_CHECKING:

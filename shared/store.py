@@ -10,27 +10,27 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
-from .cancels import Cancels
 from .context import Claim
-from .deliveries import Deliveries, delivery_of
 from .family import Family
 from .ids import new_token
 from .inputs import FEEDBACK, joined
-from .notes import Notification, note_of
-from .outside import Outside
-from .questions import Questions
+from .notification import Notification, note_of
 from .records import Run, Task
-from .removal import Removal
 from .statuses import Phase
-from .submits import Submits
+from .store_cancels import Cancels
+from .store_deliveries import Deliveries, delivery_of
+from .store_external import ExternalParents
+from .store_questions import Questions
+from .store_removal import Removal
+from .store_submits import Submits
+from .store_updates import Updates
 from .transitions import Claimed, Cut, Ending, Facts, Settled
-from .updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Store(Submits, Cancels, Questions, Updates, Outside, Deliveries, Removal):
+class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, Removal):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def claim(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from .limits import Limits, Usage
-from .record import Record
+from .record_base import Record
 from .rubric import PER_MESSAGE, Rubric
 from .text import clean
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .bells import Bell
     from .context import Claim
     from .grades import Grade
-    from .notes import Notification
+    from .notification import Notification
     from .records import Interrupt, Run, Task
     from .statuses import EndedAs, Phase, RunStatus, Status
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from outrider.shared.bells import Bell
-    from outrider.shared.notes import Notification
+    from outrider.shared.notification import Notification
     from outrider.shared.records import Task as TaskRecord
     from outrider.shared.scripts import Scripts
     from outrider.shared.statuses import Strategy

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from outrider.shared.clockwork import MAX_LOSSES
 from outrider.shared.statuses import ASKING, GRADING, QUEUED, RESTING, WORKING, RunStatus, State, Status, Strategy
+from outrider.shared.store_clockwork import MAX_LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

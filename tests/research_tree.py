@@ -16,7 +16,7 @@ from outrider.shared.config import Config
 from outrider.shared.filestore import RedisStore
 from outrider.shared.settings import Settings
 from outrider.shared.store import Store
-from outrider.shared.trees import tree_namespace
+from outrider.shared.tree_files import tree_namespace
 from outrider.worker.agents import Agents
 from outrider.worker.control import Held
 from outrider.worker.deps import Deps

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import structlog
 from redis.exceptions import RedisError
 
-from ..shared.checks import check_redis
 from ..shared.connections import connect
+from ..shared.redis_checks import check_redis
 
 if TYPE_CHECKING:
     from ..shared.settings import Settings

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 import httpx
 import structlog
 
-from ..shared.deliveries import PAGE
 from ..shared.records import DeliveryStatus
+from ..shared.store_deliveries import PAGE
 from ..shared.webhooks import Forbidden, check_addresses, key_of, port_of, resolve, signed
 from .rounds import Rounds
 
 if TYPE_CHECKING:
-    from ..shared.deliveries import Attempt
     from ..shared.settings import Settings
     from ..shared.store import Store
+    from ..shared.store_deliveries import Attempt
 
 SECONDS = 10.0  #: that one attempt may take
 LEASE_MS = 15_000  #: how long others leave it alone

@@ -101,7 +101,7 @@ app = make_app(worker.settings)
 app.conf.worker_proc_alive_timeout = CHILD_STARTS_SECONDS
 add_tasks(app, worker.the_process)
 if "flower.command" in sys.modules:  # Celery's command line has loaded it, and may be about to run it
-    from ..shared.monitor import guard_flower
+    from ..shared.flower_guard import guard_flower
 
     guard_flower()
 

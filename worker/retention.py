@@ -9,7 +9,7 @@ import structlog
 from ..shared.checkpoints import RedisSaver
 from ..shared.filestore import RedisStore
 from ..shared.statuses import RunKind
-from ..shared.trees import tree_namespace
+from ..shared.tree_files import tree_namespace
 
 if TYPE_CHECKING:
     from ..shared.settings import Settings

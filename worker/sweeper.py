@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ..shared.broker import BrokerUnreachable
-from ..shared.clockwork import SWEEP_PAGE
 from ..shared.context import Claim
 from ..shared.errors import UnknownTask
 from ..shared.refusals import is_away
-from ..shared.removal import PAGE
 from ..shared.statuses import EndedAs, RunKind, RunStatus, Status
+from ..shared.store_clockwork import SWEEP_PAGE
+from ..shared.store_removal import PAGE
 from ..shared.text import counted
 from ..shared.transitions import Ending, Facts, Settled
 from .outcomes import Graded, ending

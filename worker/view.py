@@ -14,8 +14,8 @@ from ..shared.fork import FILES, PAYLOADS, preamble, without_names
 from ..shared.ids import is_id
 from ..shared.inputs import ANSWERS
 from ..shared.messages import agent_input, closing
-from ..shared.notes import CURSOR
-from ..shared.notifications import message as notification
+from ..shared.notification import CURSOR
+from ..shared.notification_text import message as notification
 from ..shared.records import Interrupt
 from ..shared.snapshots import Inherited
 from ..shared.text import plain

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from .orchestrator.sync import connect
     from .shared.errors import OutriderError
     from .shared.limits import Limits
-    from .shared.notes import Notification
+    from .shared.notification import Notification
     from .shared.progress import progress
     from .shared.records import Run, Task
     from .shared.rubric import Rubric
     from .shared.statuses import Status
-    from .shared.trees import running_tree
+    from .shared.tree_files import running_tree
 
 __all__ = [
     "BackgroundSubagents",
@@ -38,7 +38,7 @@ __all__ = [
 _HOMES = {
     "BackgroundSubagents": ".orchestrator.middleware",
     "Limits": ".shared.limits",
-    "Notification": ".shared.notes",
+    "Notification": ".shared.notification",
     "Outrider": ".orchestrator.client",
     "OutriderError": ".shared.errors",
     "Rubric": ".shared.rubric",
@@ -47,7 +47,7 @@ _HOMES = {
     "Task": ".shared.records",
     "connect": ".orchestrator.sync",
     "progress": ".shared.progress",
-    "running_tree": ".shared.trees",
+    "running_tree": ".shared.tree_files",
 }
 
 

@@ -11,7 +11,7 @@ from outrider.shared.connections import connect as connect_redis
 from outrider.shared.filestore import RedisStore
 from outrider.shared.keys import Keys
 from outrider.shared.settings import Settings
-from outrider.shared.trees import tree_namespace
+from outrider.shared.tree_files import tree_namespace
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from outrider.shared.backend import OutriderBackend
 from outrider.shared.context import running
 from outrider.shared.filestore import RedisStore
 from outrider.shared.keys import Keys
-from outrider.shared.trees import tree_namespace
+from outrider.shared.tree_files import tree_namespace
 
 WRITERS = 20
 PATH = "/notes.md"

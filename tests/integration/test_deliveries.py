@@ -5,7 +5,7 @@ import json
 import pytest
 
 from families import submission
-from outrider.shared import deliveries
+from outrider.shared import store_deliveries
 from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.transitions import Ending, Facts
@@ -91,12 +91,12 @@ async def test_an_attempt_that_another_has_replaced_notes_nothing(store):
 async def test_after_the_last_try_it_is_given_up_and_told(store):
     await submit(store)
     await run(store, DONE)
-    for _ in range(deliveries.MAX_TRIES):
+    for _ in range(store_deliveries.MAX_TRIES):
         await now_due(store)
         status = await store.not_delivered(await take(store), "HTTP 410")
     assert status.value == "failed"
     assert await store.due_deliveries() == ()
-    assert (await store.troubles()) == deliveries.Troubles(given_up=1, failing=0, error="", waiting=0)
+    assert (await store.troubles()) == store_deliveries.Troubles(given_up=1, failing=0, error="", waiting=0)
     assert (await store.get("t")).runs[0].delivery.error == "HTTP 410"
 
 
@@ -156,4 +156,4 @@ async def test_deliveries_that_nobody_sends_are_noticed(store):
     await run(store, DONE)
     assert (await store.troubles()).waiting == 0
     await now_due(store)
-    assert (await store.troubles()) == deliveries.Troubles(given_up=0, failing=0, error="", waiting=1)
+    assert (await store.troubles()) == store_deliveries.Troubles(given_up=0, failing=0, error="", waiting=1)

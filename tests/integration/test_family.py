@@ -249,7 +249,7 @@ async def test_cancel_closes_the_whole_tree_and_tells_nobody_in_it(tree):
 
 
 async def test_a_tree_wider_than_a_page_is_closed_whole(tree, monkeypatch):
-    monkeypatch.setattr("outrider.shared.queries.CHUNK", 2)
+    monkeypatch.setattr("outrider.shared.store_queries.CHUNK", 2)
     names = [f"c{n}" for n in range(5)]
     await tree.working_parent(*names)
     below = []

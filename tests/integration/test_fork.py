@@ -20,7 +20,7 @@ from outrider.shared.errors import BadInput, LimitReached, ParentClosed
 from outrider.shared.fork import PREAMBLE
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
-from outrider.shared.trees import tree_namespace
+from outrider.shared.tree_files import tree_namespace
 from puppets import called, started
 from workers import AGENTS as AGENTS_FILE
 from workers import bench

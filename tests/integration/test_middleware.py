@@ -17,8 +17,8 @@ import puppets
 from outrider import BackgroundSubagents, OutriderError
 from outrider.orchestrator import home, tools
 from outrider.shared.fork import PREAMBLE
-from outrider.shared.notes import NOTE_LIMIT, Notification, note_of
-from outrider.shared.notifications import message
+from outrider.shared.notification import NOTE_LIMIT, Notification, note_of
+from outrider.shared.notification_text import message
 from outrider.shared.on_loop import await_on
 from outrider.shared.statuses import EndedAs, Status
 from outrider.shared.transitions import Facts

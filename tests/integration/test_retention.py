@@ -16,7 +16,7 @@ from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import Ending
-from outrider.shared.trees import tree_namespace
+from outrider.shared.tree_files import tree_namespace
 from outrider.worker.sweeper import Sweeper
 
 DAY_MS = 86_400_000

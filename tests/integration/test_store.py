@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from redis.exceptions import ResponseError
 
-from outrider.shared import clockwork
+from outrider.shared import store_clockwork
 from outrider.shared.context import Claim
 from outrider.shared.errors import BadInput, IdempotencyConflict, UnknownTask
 from outrider.shared.limits import Usage
@@ -268,7 +268,7 @@ async def test_a_run_that_was_lost_too_often_is_left_to_be_settled(store):
 
 
 async def test_losses_count_since_the_last_new_checkpoint_up_to_a_ceiling_in_all(store, monkeypatch):
-    monkeypatch.setattr(clockwork, "MAX_LOSSES", 4)
+    monkeypatch.setattr(store_clockwork, "MAX_LOSSES", 4)
     facts = await submitted(store)
     answers = []
     for saves in (1, 0, 1, 1):

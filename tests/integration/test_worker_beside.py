@@ -111,7 +111,7 @@ async def test_a_member_whose_task_is_gone_is_forgotten(bench):
 
 
 async def test_an_odd_record_stops_no_rescue_and_comes_again_later(bench, monkeypatch):
-    monkeypatch.setattr("outrider.shared.clockwork.SWEEP_PAGE", 1)
+    monkeypatch.setattr("outrider.shared.store_clockwork.SWEEP_PAGE", 1)
     monkeypatch.setattr("outrider.worker.sweeper.SWEEP_PAGE", 1)
     keys = bench.store.keys
     odd, good = [(await claimed(bench))[0] for _ in range(2)]

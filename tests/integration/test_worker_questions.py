@@ -3,7 +3,7 @@
 import pytest
 
 import sites
-from outrider.shared import clockwork
+from outrider.shared import store_clockwork
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
 from outrider.shared.transitions import Facts
@@ -94,7 +94,7 @@ async def test_a_breakpoint_is_a_question_that_any_answer_answers(bench):
 
 @pytest.mark.parametrize("agent", ["stumbles", "stumbles_below"])
 async def test_an_answer_is_good_for_every_attempt_and_for_no_other_question(bench, monkeypatch, agent):
-    monkeypatch.setattr(clockwork, "FIRST_PAUSE_MS", 0)
+    monkeypatch.setattr(store_clockwork, "FIRST_PAUSE_MS", 0)
     _, task = await bench.do(agent)
     task = await answer(bench, task, "yes")
     assert (task.status, task.attempt, asked(task)) == (Status.PENDING, 1, [])

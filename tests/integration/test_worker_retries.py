@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from outrider.shared import clockwork
-from outrider.shared.notifications import report
+from outrider.shared import store_clockwork
+from outrider.shared.notification_text import report
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, RunStatus, Status
 from outrider.worker.outcomes import Failed, Finished, Retried
@@ -17,8 +17,8 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def bench(bench, monkeypatch):
-    monkeypatch.setattr(clockwork, "FIRST_PAUSE_MS", HOUR_MS)
-    monkeypatch.setattr(clockwork, "LONGEST_PAUSE_MS", 3 * HOUR_MS)
+    monkeypatch.setattr(store_clockwork, "FIRST_PAUSE_MS", HOUR_MS)
+    monkeypatch.setattr(store_clockwork, "LONGEST_PAUSE_MS", 3 * HOUR_MS)
     return bench
 
 

@@ -6,8 +6,8 @@ from asyncio import FIRST_COMPLETED
 from contextlib import suppress
 from dataclasses import dataclass
 
-from outrider.shared.queries import CHUNK
 from outrider.shared.statuses import EndedAs, Status
+from outrider.shared.store_queries import CHUNK
 from outrider.shared.thread_state import read_state
 from storm import actors, provider, weather
 from storm.checker import TERMINAL, violations

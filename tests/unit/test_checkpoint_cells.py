@@ -8,7 +8,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
 from outrider.shared.checkpoint_cells import SEGMENT, Cells
-from outrider.shared.checkpoint_records import entry, owner_of, read_record, write_record
+from outrider.shared.checkpoint_layout import entry, owner_of, read_record, write_record
 
 SERDE = JsonPlusSerializer(allowed_msgpack_modules=None).with_msgpack_allowlist([Document])
 

@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from checkpoint_graphs import Numbers, chain, claimed, consistent, keys_of, thread
-from outrider.shared.checkpoint_records import thread_keys
+from outrider.shared.checkpoint_layout import thread_keys
 from outrider.shared.checkpoints import SLACK, RedisSaver
 from outrider.shared.errors import BadInput, ClaimLost, OutriderError
 from outrider.shared.keys import Keys

@@ -6,7 +6,7 @@ from outrider.orchestrator.doctor import check_agents, check_latency
 from outrider.orchestrator.doctor_tasks import check_tasks, read_tasks
 from outrider.orchestrator.doctor_workers import Fleet, LiveWorker, Queue, check_fleet
 from outrider.shared.catalogue import Published
-from outrider.shared.checks import Level, check_redis
+from outrider.shared.redis_checks import Level, check_redis
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from langgraph.store.base import MatchCondition
 from langgraph.store.memory import InMemoryStore
 
-from outrider.shared import file_records as records
+from outrider.shared import file_layout
 from outrider.shared.backend import OutriderBackend
 from outrider.shared.context import running
 from outrider.shared.errors import BadInput, OutriderError
 from outrider.shared.filestore import RedisStore
 from outrider.shared.keys import Keys
-from outrider.shared.trees import running_tree, tree_namespace
+from outrider.shared.tree_files import running_tree, tree_namespace
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates and NUL, too
 JSON = st.recursive(
@@ -43,7 +43,7 @@ def deep():
 
 @given(st.dictionaries(ANY_TEXT, JSON))
 def test_a_json_object_comes_back_as_it_was(value):
-    assert records.unpack_value(records.pack_value(("a",), "k", value)) == value
+    assert file_layout.unpack_value(file_layout.pack_value(("a",), "k", value)) == value
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_a_json_object_comes_back_as_it_was(value):
 )
 def test_what_is_no_json_object_is_refused_by_name(value):
     with pytest.raises(BadInput, match=r"key 'report\.md' in namespace \('docs', 'u1'\) is not a JSON object: ."):
-        records.pack_value(("docs", "u1"), "report.md", value)
+        file_layout.pack_value(("docs", "u1"), "report.md", value)
 
 
 @pytest.mark.parametrize("minutes", [0, -1, math.nan, math.inf])
 def test_a_lifetime_that_is_none_is_refused(minutes):
     with pytest.raises(BadInput, match=r"for key 'k' in namespace \('a',\) is not a time to live"):
-        records.lifetime_ms(("a",), "k", minutes)
+        file_layout.lifetime_ms(("a",), "k", minutes)
 
 
 def test_a_lifetime_is_never_rounded_to_none():
-    assert [records.lifetime_ms((), "k", minutes) for minutes in (None, 1e-9, 0.5, 2)] == [0, 1, 30_000, 120_000]
+    assert [file_layout.lifetime_ms((), "k", minutes) for minutes in (None, 1e-9, 0.5, 2)] == [0, 1, 30_000, 120_000]
 
 
 @pytest.mark.parametrize(
@@ -97,22 +97,22 @@ def test_a_lifetime_is_never_rounded_to_none():
 )
 def test_operators(wanted, found):
     values = [None, 3, "x", 2, "4", [3]]
-    assert [value for value in values if records.matches(value, wanted)] == found
+    assert [value for value in values if file_layout.matches(value, wanted)] == found
 
 
 def test_filters_reach_into_objects():
-    assert records.matches({"a": {"b": 1, "c": 2}}, {"a": {"b": {"$lt": 2}}})
-    assert not records.matches({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}})
+    assert file_layout.matches({"a": {"b": 1, "c": 2}}, {"a": {"b": {"$lt": 2}}})
+    assert not file_layout.matches({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}})
 
 
 def test_an_unknown_operator_is_named():
     with pytest.raises(BadInput, match=r"'\$in' is unknown: use one of \$eq, \$ne, \$gt"):
-        records.matches(1, {"$in": [1]})
+        file_layout.matches(1, {"$in": [1]})
 
 
 def test_an_unknown_match_type_is_named():
     with pytest.raises(BadInput, match="'infix' is unknown"):
-        records.matches_namespace(("a",), MatchCondition("infix", ("a",)))
+        file_layout.matches_namespace(("a",), MatchCondition("infix", ("a",)))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_an_unknown_match_type_is_named():
 )
 def test_only_what_can_match_is_read(paths, prefix):
     conditions = (*(MatchCondition("prefix", path) for path in paths), MatchCondition("suffix", ("z", "z", "z")))
-    assert records.literal_prefix(conditions) == prefix
+    assert file_layout.literal_prefix(conditions) == prefix
 
 
 # the backend, where it needs no Redis

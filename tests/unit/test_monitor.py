@@ -2,7 +2,7 @@
 
 import pytest
 
-from outrider.shared.monitor import is_foreign, is_loopback
+from outrider.shared.flower_guard import is_foreign, is_loopback
 
 OWN = "localhost:5555"
 

@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from outrider.shared.blocks import MEDIA_LIMIT, told
 from outrider.shared.grades import Grade, GradedCriterion
-from outrider.shared.notes import Notification, note_of
-from outrider.shared.notifications import FOR_A_PERSON, HEADER, LIMIT, for_model, message, render, report
+from outrider.shared.notification import Notification, note_of
+from outrider.shared.notification_text import FOR_A_PERSON, HEADER, LIMIT, for_model, message, render, report
 from outrider.shared.records import Fault, Interrupt, Task
 from outrider.shared.statuses import Phase, Status
 from outrider.shared.text import clean

@@ -10,12 +10,12 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from outrider.orchestrator.webhook import check_webhook
-from outrider.shared import deliveries, webhooks
-from outrider.shared.deliveries import Attempt, delivery_of
+from outrider.shared import store_deliveries, webhooks
 from outrider.shared.errors import BadInput, ConfigError
-from outrider.shared.notes import note_of
+from outrider.shared.notification import note_of
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Status
+from outrider.shared.store_deliveries import Attempt, delivery_of
 from outrider.shared.text import clean
 from outrider.shared.transitions import Facts
 
@@ -149,6 +149,7 @@ def test_whatever_an_agent_wrote_a_body_is_plain_json_and_whole(title, words, ho
 
 def test_the_tries_end_within_a_day_and_not_within_an_hour():
     pauses = [
-        min(deliveries.FIRST_PAUSE_MS * 2**n, deliveries.LONGEST_PAUSE_MS) for n in range(deliveries.MAX_TRIES - 1)
+        min(store_deliveries.FIRST_PAUSE_MS * 2**n, store_deliveries.LONGEST_PAUSE_MS)
+        for n in range(store_deliveries.MAX_TRIES - 1)
     ]
     assert 3_600_000 < sum(pauses) < 86_400_000

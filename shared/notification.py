@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from .blocks import told
 from .grades import NotedGrade  # noqa: TC001 pydantic reads it
-from .record import Record
+from .record_base import Record
 from .statuses import Status
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class Notification(Record):
     @property
     def text(self) -> str:
         """What a model reads of it: one block, escaped and bounded."""
-        from .notifications import render  # noqa: PLC0415 LangChain takes its time to import
+        from .notification_text import render  # noqa: PLC0415 LangChain takes its time to import
 
         return render(self, tools=False)
 
     def message(self) -> HumanMessage:
         """The message that tells a parent's model; by its id, which is this one's, a LangGraph state holds it once."""
-        from .notifications import message  # noqa: PLC0415
+        from .notification_text import message  # noqa: PLC0415
 
         return message(self, tools=False)
 

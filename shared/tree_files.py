@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .context import running
 from .errors import BadInput
 
-Namespace = tuple[str, ...]
+if TYPE_CHECKING:
+    from .file_layout import Namespace
 
 
 def tree_namespace(root_id: str) -> Namespace:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .clockwork import Clockwork
 from .statuses import Status
+from .store_clockwork import Clockwork
 from .transitions import Remains
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 
 from .blocks import MEDIA, told
 from .grades import Grade, GradeResult
-from .notes import NOTE_LIMIT as LIMIT
+from .notification import NOTE_LIMIT as LIMIT
 from .statuses import Status
 from .text import clean, one_line, render_json
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage, BaseMessage
 
     from .grades import NotedGrade
-    from .notes import Notification
+    from .notification import Notification
     from .records import Task
 
 MOST_GAPS = 20  #: of a grade, that a model is told

@@ -10,7 +10,7 @@ from .errors import BadInput, UnknownTask
 from .ids import check_id
 from .keys import Keys
 from .listings import Page
-from .notes import Notification
+from .notification import Notification
 from .records import Delivery, Event, Run, Task
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-from .clockwork import Clockwork
 from .errors import BadInput, InboxLost, OutriderError, UnknownTask
-from .notes import Notification
+from .notification import Notification
 from .statuses import Status
+from .store_clockwork import Clockwork
 from .transitions import Facts
 
 EXTERNAL = "external"  #: the home of such a task, and the agent's name of one without
@@ -31,7 +31,7 @@ class Busy:
     lease_ms: int  #: how long, unless it renews
 
 
-class Outside(Clockwork):
+class ExternalParents(Clockwork):
     """The part of the store that serves parents which are at home elsewhere."""
 
     async def register(self, task_id: str, agent: str, title: str) -> None:

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
-from .clockwork import Clockwork
-from .deliveries import delivery_of
 from .errors import AnswerConflict, NotWaiting, SeveralQuestions, UnknownTask
 from .family import Family
 from .ids import new_token
-from .notes import note_of
+from .notification import note_of
 from .statuses import Status
+from .store_clockwork import Clockwork
+from .store_deliveries import delivery_of
 from .transitions import AnswerReply, Settled
 
 if TYPE_CHECKING:

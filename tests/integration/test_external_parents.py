@@ -3,8 +3,8 @@
 import pytest
 
 from outrider.shared.errors import BadInput, InboxLost, OutriderError, UnknownTask
-from outrider.shared.outside import Busy
 from outrider.shared.statuses import EndedAs, RunStatus, Status
+from outrider.shared.store_external import Busy
 from outrider.shared.transitions import Ending, Facts, Submission
 
 LEASE_MS = 30_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .context import Claim
 from .limits import MAX_PENDING, Usage
-from .queries import Queries
 from .scripts import Scripts
+from .store_queries import Queries
 from .transitions import Due, Facts
 
 if TYPE_CHECKING:

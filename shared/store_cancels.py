@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .bells import bells_of
-from .clockwork import Clockwork
 from .context import running
-from .deliveries import delivery_of
 from .errors import UnknownTask
 from .family import Family
-from .notes import note_of
-from .queries import CHUNK
+from .notification import note_of
 from .statuses import Phase, Status
+from .store_clockwork import Clockwork
+from .store_deliveries import delivery_of
+from .store_queries import CHUNK
 from .transitions import CancelReply, Cut, Facts
 
 if TYPE_CHECKING:

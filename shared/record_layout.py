@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .record import Record
+    from .record_base import Record
 
 Hash: TypeAlias = Mapping[bytes, bytes]
 

@@ -7,9 +7,9 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .clockwork import Clockwork, pairs_of
-from .record import from_ms, rfc3339
+from .record_base import from_ms, rfc3339
 from .records import DeliveryStatus
+from .store_clockwork import Clockwork, pairs_of
 
 if TYPE_CHECKING:
     from datetime import datetime

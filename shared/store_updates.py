@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
-from .clockwork import Clockwork
 from .errors import ClaimLost, TaskActive, UnknownTask
 from .family import Family
 from .ids import new_id
 from .records import Interrupt
 from .statuses import Status, Strategy
+from .store_clockwork import Clockwork
 from .transitions import Facts, UpdateReply
 
 if TYPE_CHECKING:

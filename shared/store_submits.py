@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from .clockwork import Clockwork
 from .errors import ClaimLost, IdempotencyConflict, LimitReached, ParentClosed
 from .family import Family
 from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
 from .statuses import RunKind
+from .store_clockwork import Clockwork
 from .transitions import Facts, SubmitReply
 
 if TYPE_CHECKING:
