@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import fakeredis
+import redis
+import redis.asyncio
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
@@ -117,6 +119,11 @@ class Machine(Ground):
     @step("hands_below_a_cut", often=4)
     def settle_below_a_cut(self) -> None:
         self.end(self.pick(self.hands_below_a_cut), self.draw(endings))
+
+    @step("hands_below_one_that_asks", often=6)
+    def settle_below_one_that_asks(self) -> None:
+        """News comes while a person is asked."""
+        self.end(self.pick(self.hands_below_one_that_asks), self.draw(endings))
 
     @step("readers", often=3)
     def read_news(self) -> None:
@@ -399,6 +406,18 @@ def walk(
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def on_server(url: str) -> Callable[[], Connections]:
+    """A database of a real server that each walk empties; three times as quick as a fake one."""
+    own = f"{url.rsplit('/', 1)[0]}/15"
+
+    def connect() -> Connections:
+        reader = redis.Redis.from_url(own)
+        reader.flushdb()
+        return Connections(lambda: redis.asyncio.Redis.from_url(own), reader)
+
+    return connect
 
 
 def fake_redis() -> Connections:

@@ -174,6 +174,10 @@ class Ground(RuleBasedStateMachine):
         return [hand for hand in self.hands if hand.holds and hand.task.cut]
 
     @property
+    def hands_below_one_that_asks(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.holds and hand.task.parent and hand.task.parent.open_questions]
+
+    @property
     def open_children(self) -> list[Task]:
         return [task for task in self.open_tasks if task.parent]
 

@@ -4,7 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 import machine_slots
-from machine import fake_redis, walk
+from machine import on_server, walk
 from outrider.shared import scripts
 from outrider.shared.errors import OutriderError
 
@@ -332,13 +332,13 @@ def test_each_rule_stands_in_its_script_once():
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", BROKEN)
-def test_a_broken_rule_is_found(rule, monkeypatch):
+def test_a_broken_rule_is_found(rule, monkeypatch, redis_url):
     name, right, wrong = BROKEN[rule]
     whole = scripts.source
     broken = whole(name).replace(right, wrong)
     monkeypatch.setattr(scripts, "source", lambda script: broken if script == name else whole(script))
     with pytest.raises(FOUND):
-        walk(fake_redis, examples=300, steps=50, same=True)
+        walk(on_server(redis_url), examples=300, steps=50, same=True)
 
 
 @pytest.mark.faults
