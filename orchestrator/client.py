@@ -11,7 +11,7 @@ from . import answering, cancelling, inbox, listing, registering, submitting, up
 from .files import Files, file_store, files_of
 from .reading import read_saved, read_task
 from .session import Session
-from .submission import Asked
+from .submit_request import SubmitRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
@@ -103,7 +103,7 @@ class Outrider:
         `UnknownAgent` or `BrokenAgent` before anything is written. With an `idempotency_key` a second call with the
         same arguments gives the task of the first; with others it raises `IdempotencyConflict`.
         """
-        asked = Asked(
+        request = SubmitRequest(
             agent,
             text,
             limits=limits,
@@ -120,7 +120,7 @@ class Outrider:
             rubric=rubric,
             webhook=webhook,
         )
-        return await submitting.submit(self._session, asked, parent)
+        return await submitting.submit(self._session, request, parent)
 
     async def register(
         self,

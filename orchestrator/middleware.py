@@ -24,7 +24,7 @@ from ..shared.context import running
 from ..shared.errors import ClaimLost
 from ..shared.notification_text import for_model, message
 from ..shared.on_loop import await_on, wait_on
-from . import own_news
+from . import external_news
 from .caller import AsyncTask  # noqa: TC001 LangGraph reads the hints of the state
 from .home import home
 from .subagents import Given
@@ -64,7 +64,7 @@ class BackgroundState(AgentState[Any]):
     #: Number of the last notification that is in this state; saved with the messages that hold it.
     outrider_cursor: NotRequired[Annotated[int, OmitFromOutput]]
     outrider_parent: NotRequired[str]  #: `home.PARENT`
-    outrider_looked: NotRequired[Annotated[bool, PrivateStateAttr, UntrackedValue(bool)]]  #: `own_news.LOOKED`
+    outrider_looked: NotRequired[Annotated[bool, PrivateStateAttr, UntrackedValue(bool)]]  #: `external_news.LOOKED`
 
 
 class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
@@ -110,7 +110,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
         """Take in what arrived since the last model call."""
         run = running.get()
         if run is None:
-            update, notes = await own_news.arrived(state, runtime)
+            update, notes = await external_news.arrived(state, runtime)
         else:
             notes = await await_on(run.loop, _take(run, state))
             update = {"outrider_cursor": notes[-1].seq} if notes else {}
@@ -137,7 +137,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
         if not isinstance(last, AIMessage) or last.tool_calls or last.invalid_tool_calls:
             return None
         if run is None:
-            more = await own_news.is_there_more(state, runtime)
+            more = await external_news.is_there_more(state, runtime)
         else:
             task = await await_on(run.loop, run.store.peek(run.claim.task_id))
             more = task.seq > max(state.get("outrider_cursor", 0), run.run.inbox_to)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..shared.errors import BadInput
 from ..shared.ids import check_id, is_name, new_id, shorten
 from ..shared.store_external import EXTERNAL
-from .submission import title_of
+from .submit_request import title_of
 
 if TYPE_CHECKING:
     from ..shared.records import Task

@@ -11,7 +11,7 @@ from ..shared.errors import BadInput, OutriderError
 from ..shared.settings import Settings
 from ..shared.statuses import Strategy
 from ..shared.webhooks import check_url
-from .submission import FORK, ISOLATED
+from .submit_request import FORK, ISOLATED
 
 
 class SubagentSettings(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""A submit: what is asked for is checked, written in one step, and rung for."""
+"""A submit: the request is checked, the task is written in one step, and a bell is rung for it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..shared.ids import check_id
 from ..shared.record_base import Record
 from ..shared.statuses import Status
 from .forking import snapshot_for
-from .submission import FORK, Asked, check
-from .webhook import check_webhook
+from .submit_request import FORK, SubmitRequest, check_request
+from .webhook_check import check_webhook
 
 if TYPE_CHECKING:
     from ..shared.catalogue import Catalogue
@@ -39,7 +39,10 @@ class Submitted(Record):
 
 
 async def submit(
-    session: Session, asked: Asked, parent: str | Literal[False] | None = None, snapshot: Snapshot | None = None
+    session: Session,
+    request: SubmitRequest,
+    parent: str | Literal[False] | None = None,
+    snapshot: Snapshot | None = None,
 ) -> Submitted:
     """Do what `Outrider.submit` does. `snapshot` is what a fork begins with, where the caller has it already."""
     config, inside = await session.config(), running.get()
@@ -47,9 +50,9 @@ async def submit(
     with session.reachable():
         told = await session.catalogue()
         above = await _parent(session, parent_id) if parent_id is not None else None
-    if asked.webhook is not None:
-        await asyncio.to_thread(check_webhook, asked.webhook, session.settings)
-    submission, notes = check(asked, config, told.agents, session.settings.max_input_bytes, above)
+    if request.webhook is not None:
+        await asyncio.to_thread(check_webhook, request.webhook, session.settings)
+    submission, notes = check_request(request, config, told.agents, session.settings.max_input_bytes, above)
     claim = inside.claim if inside and inside.claim.task_id == parent_id else None
     with session.reachable():
         if submission.mode == FORK and snapshot is None:

@@ -19,7 +19,7 @@ from . import cancelling, registering, submitting, updating
 from .caller import LISTED, Caller
 from .home import home
 from .reading import read_task
-from .submission import FORK, Asked
+from .submit_request import FORK, SubmitRequest
 from .tool_arguments import Check, Filter, List, OneTask, Start, Update
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
 
 async def _start(caller: Caller, subagent: Subagent, description: str, snapshot: Snapshot | None) -> Command[Any]:
     at, parent_id = caller.at, caller.parent_id
-    asked = Asked(
+    request = SubmitRequest(
         subagent.name,
         description,
         context=at.context,
@@ -115,7 +115,7 @@ async def _start(caller: Caller, subagent: Subagent, description: str, snapshot:
     )
     if at.parent is None and parent_id is not None:
         await registering.register(at.session, task_id=parent_id)
-    submitted = await submitting.submit(at.session, asked, parent_id, snapshot)
+    submitted = await submitting.submit(at.session, request, parent_id, snapshot)
     task = await read_task(at.session, submitted.task_id)
     told = _whether_told(task, parent_id)
     return caller.told("\n".join((f"Started task {task.task_id} ({subagent.name}). {told}", *submitted.notes)), task)

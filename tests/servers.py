@@ -16,7 +16,7 @@ from kombu import Connection
 from redis import Redis
 from redis.exceptions import RedisError
 
-from outrider.orchestrator.children import tied
+from outrider.orchestrator.tied_programs import tied
 from outrider.shared.errors import ConfigError
 
 READY_SECONDS, LOOK_SECONDS = 120, 0.05

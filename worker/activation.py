@@ -17,10 +17,10 @@ from ..shared.statuses import RunKind
 from .agent_work import AgentWork
 from .control import Stop
 from .deadlines import Deadlines
+from .emitter import Emitter
 from .executor import current_jobs
 from .grader import GradeWork
 from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retry, type_of
-from .progress import Emitter
 from .retries import is_retryable, least_pause
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ..shared.transitions import Claimed
     from .control import Control
     from .deps import Deps
+    from .emitter import Batch
     from .outcomes import Graded, Outcome
-    from .progress import Batch
 
 #: What an agent's code gets to end by itself once it was told to stop; then its run settles without it.
 STOP_SECONDS = 5.0

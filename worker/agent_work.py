@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..shared.transitions import Claimed
     from .control import Control
     from .deps import Deps
+    from .emitter import Emitter
     from .outcomes import Outcome
-    from .progress import Emitter
 
 
 class AgentWork:

@@ -9,14 +9,14 @@ from ..shared import events
 from ..shared.grades import GradeResult, recorded
 from ..shared.limits import Limits, Usage
 from ..shared.thread_state import read_state
-from .checking import checked
 from .control import Stop
+from .grader_checks import checked
+from .grader_feedback import revision
 from .grader_model import ModelGrader
-from .judging import NoVerdict, relied_on
+from .grader_subject import Subject
+from .grader_verdict import NoVerdict, relied_on
 from .meter import Meter
 from .outcomes import Failed, Graded
-from .revision import revision
-from .subject import Subject
 
 if TYPE_CHECKING:
     from typing import Any
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..shared.transitions import Claimed
     from .control import Control
     from .deps import Deps
+    from .emitter import Emitter
     from .outcomes import Outcome
-    from .progress import Emitter
 
 GRADER_SECONDS, GRADER_TURNS = 600, 30  #: bounds of one grade run where its task has none
 

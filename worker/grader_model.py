@@ -15,9 +15,9 @@ from ..shared.grades import Verdict
 from ..shared.text import render_json
 from .grader_prompt import SYSTEM, request
 from .grader_tools import tools_for
-from .judging import NoVerdict, asked
+from .grader_transcript import cut, transcript
+from .grader_verdict import NoVerdict, asked
 from .loading import load
-from .transcript import cut, transcript
 from .upstream import attached
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ..shared.context import Claim
     from .deps import Deps
-    from .subject import Subject
+    from .grader_subject import Subject
 
 NO_MODEL = 'graders have no model: "outrider": {"grader": {"model": …}} in langgraph.json, or Rubric(model=…)'
 STEPS = 10_000  #: of one answer, at most: limits of turns, tokens and time end a grading before
@@ -76,7 +76,7 @@ class ModelGrader:
         from langchain.agents import create_agent  # noqa: PLC0415 only graders pay for it
         from langchain.agents.structured_output import ToolStrategy  # noqa: PLC0415
 
-        from .asking_again import AskingAgain  # noqa: PLC0415
+        from .grader_reprompt import AskingAgain  # noqa: PLC0415
 
         config, rubric = self.deps.config, self.subject.task.rubric
         name = (rubric.model if rubric else None) or config.grader.model

@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from ..shared.grader_config import FILES, Command
 from ..shared.text import clean
 from ..shared.tree_files import tree_namespace
-from .commands import run_command
+from .grader_commands import run_command
 from .loading import load
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from ..shared.queues import QUEUES
 from ..shared.settings import Settings
 from .checkup import warn_of_findings
 from .consuming import then_drain
-from .remote import replace_commands
+from .failed_starts import Starts
+from .revoke import replace_commands
 from .shutdown import DrainLine, end_now, give_up, leave_by_signals
-from .starts import Starts
 from .tasks import add_tasks
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..shared import events
 from ..shared.limits import Usage
 from ..shared.text import counted
 from .control import Stop
-from .progress import arguments
+from .emitter import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

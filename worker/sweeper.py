@@ -20,10 +20,10 @@ from ..shared.store_clockwork import SWEEP_PAGE
 from ..shared.store_removal import PAGE
 from ..shared.text import counted
 from ..shared.transitions import Ending, Facts, Settled
+from .grader_subject import Subject
 from .outcomes import Graded, ending
 from .retention import Retention
 from .rounds import Rounds
-from .subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping

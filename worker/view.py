@@ -20,8 +20,8 @@ from ..shared.records import Interrupt
 from ..shared.snapshots import Inherited
 from ..shared.text import plain
 from .agents import Shape
+from .emitter import custom, tokens
 from .outcomes import message_of
-from .progress import custom, tokens
 from .results import result_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ...shared.ids import check_id
 from ...shared.statuses import Status
 from . import options
 from .console import complain
-from .handing import Way, hand_over
+from .wait_or_follow import Way, hand_over
 
 if TYPE_CHECKING:
     from ...shared.records import Interrupt

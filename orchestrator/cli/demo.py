@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...shared.records import Task
-    from .approving import Approver
-    from .board import Board, Row
-    from .stage import Stage
+    from .demo_approver import Approver
+    from .demo_board import Board, Row
+    from .demo_stage import Stage
 
 EPILOG = """\b
 Examples:
@@ -58,8 +58,8 @@ def demo(
     and ends them. Without --docs the questions are about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
-    from .answers import as_json as answers_as_json
-    from .answers import judge, print_answers, read_answers
+    from .demo_answers import as_json as answers_as_json
+    from .demo_answers import judge, print_answers, read_answers
 
     if question is not None and not question.strip():
         raise BadInput("--question is empty: ask something")
@@ -102,9 +102,9 @@ async def _ask(
 
     from ...examples import research
     from ...examples.research.questions import QUESTIONS
-    from .approving import Approver
-    from .board import Board
-    from .stage import Stage
+    from .demo_approver import Approver
+    from .demo_board import Board
+    from .demo_stage import Stage
 
     async with AsyncExitStack() as stack:
         with working("starting Redis and two workers", quiet=quiet):
@@ -124,7 +124,7 @@ async def _all(stage: Stage, board: Board, configurable: dict[str, Any], approve
     import asyncio
 
     from ...examples.research.grading import RUBRIC
-    from .trees import follow_trees, whole
+    from .follow_tree import follow_trees, whole
 
     outrider = stage.outrider
     limits = {"timeout_seconds": TASK_SECONDS}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...shared.errors import BadInput
-from .below import counts, tree_facts, tree_json
 from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
 from .endings import ENDED_BADLY, answer_to, told_grade
+from .show_tree import counts, tree_facts, tree_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

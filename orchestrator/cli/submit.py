@@ -8,7 +8,7 @@ import typer
 
 from . import options
 from .console import complain
-from .handing import Way, hand_over
+from .wait_or_follow import Way, hand_over
 
 if TYPE_CHECKING:
     from ..submitting import Submitted
@@ -70,7 +70,7 @@ def submit(
         "max_children": max_children,
     }
     from ..client import Outrider
-    from ..submission import FORK, ISOLATED
+    from ..submit_request import FORK, ISOLATED
 
     client = Outrider()
     bound = client.settings.max_input_bytes

@@ -10,7 +10,7 @@ from ...shared.ids import check_id
 from ...shared.statuses import Strategy  # noqa: TC001 typer reads it
 from . import options
 from .console import as_text, complain
-from .handing import Way, hand_over
+from .wait_or_follow import Way, hand_over
 
 if TYPE_CHECKING:
     from ..updating import Updated

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .console import as_text, complain, on_terminal, print_json, print_text, run, visible
 from .endings import answer_to, asked, exit_code, tell_ending
-from .trees import Below
+from .follow_tree import Below
 from .wording import Texts, line, line_below
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import redis.asyncio
 from outrider.examples import research
 from outrider.examples.research.citations import parse, verify
 from outrider.examples.research.folder import open_folder
-from outrider.orchestrator.cli.stage import Stage
+from outrider.orchestrator.cli.demo_stage import Stage
 
 CONFIG = Path(research.__file__).with_name("langgraph.json")
 QUESTION = "When is a release cut?"

@@ -10,10 +10,10 @@ from outrider.shared.limits import Usage
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.worker.control import Control, Held, Stop
+from outrider.worker.emitter import Emitter
 from outrider.worker.heartbeat import Heartbeat
 from outrider.worker.listener import listen
 from outrider.worker.outcomes import Finished, ending
-from outrider.worker.progress import Emitter
 from outrider.worker.sweeper import Sweeper
 
 

@@ -12,7 +12,7 @@ from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared import catalogue
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, Status
-from outrider.worker.starts import FAILED_STARTS
+from outrider.worker.failed_starts import FAILED_STARTS
 from sites import Monitor, open_site
 
 SECRET = "sk-SECRET-in-a-description"

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from outrider.examples.research.folder import open_folder
-from outrider.orchestrator.cli import board as boards
-from outrider.orchestrator.cli.answers import as_json, judge, print_answers, read_answers
-from outrider.orchestrator.cli.approving import Approver
-from outrider.orchestrator.cli.board import Board
-from outrider.orchestrator.cli.trees import Below, follow_trees, whole
+from outrider.orchestrator.cli import demo_board
+from outrider.orchestrator.cli.demo_answers import as_json, judge, print_answers, read_answers
+from outrider.orchestrator.cli.demo_approver import Approver
+from outrider.orchestrator.cli.demo_board import Board
+from outrider.orchestrator.cli.follow_tree import Below, follow_trees, whole
 from outrider.orchestrator.cli.watching import Lines
 from outrider.shared.errors import AnswerConflict, UnknownTask
 from outrider.shared.listings import Page, Tree
@@ -42,7 +42,7 @@ def terminal(monkeypatch):
 
     def draw(board, height):
         screen = Console(width=100, height=height, force_terminal=False, color_system=None)
-        monkeypatch.setattr(boards, "console", lambda: screen)
+        monkeypatch.setattr(demo_board, "console", lambda: screen)
         with screen.capture() as drawn:
             screen.print(board._table())
         return drawn.get().splitlines()
@@ -245,7 +245,7 @@ def test_the_exit_code_follows_the_leads_and_the_citations(folder, capsys):
 
 
 def test_a_terminal_shows_claims_and_what_is_said_beside_them(folder, capsys, monkeypatch):
-    monkeypatch.setattr("outrider.orchestrator.cli.answers.on_terminal", lambda: True)
+    monkeypatch.setattr("outrider.orchestrator.cli.demo_answers.on_terminal", lambda: True)
     print_answers(read_answers(["Who?"], [[task("one", "lead", result=f"{STANDS}\n(1 line left out)")]], folder))
     shown = capsys.readouterr().out
     assert "✓ It is silent.  a.md:1" in shown

@@ -1,6 +1,6 @@
 """How often events are written depends on how many runs a worker has."""
 
-from outrider.worker.progress import FLUSH_SECONDS, FLUSHES, pause
+from outrider.worker.emitter import FLUSH_SECONDS, FLUSHES, pause
 
 
 def test_a_run_among_few_is_shown_at_once():

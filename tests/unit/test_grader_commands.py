@@ -6,7 +6,7 @@ import os
 import pytest
 
 from outrider.shared.grader_config import Command
-from outrider.worker.commands import LAST, run_command
+from outrider.worker.grader_commands import LAST, run_command
 from workers import until_gone
 
 

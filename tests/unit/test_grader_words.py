@@ -6,10 +6,10 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from outrider.shared.grades import Grade, Verdict, recorded
+from outrider.worker.grader_feedback import revision
 from outrider.worker.grader_prompt import SYSTEM, defused, request
-from outrider.worker.judging import asked, relied_on
-from outrider.worker.revision import revision
-from outrider.worker.transcript import CUT, EMPTY, LAST_MESSAGES, PER_MESSAGE, transcript
+from outrider.worker.grader_transcript import CUT, EMPTY, LAST_MESSAGES, PER_MESSAGE, transcript
+from outrider.worker.grader_verdict import asked, relied_on
 
 TAGS = ("rubric", "criteria", "transcript", "result")
 HOSTILE = "".join(

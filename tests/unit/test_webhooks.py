@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from outrider.orchestrator.webhook import check_webhook
+from outrider.orchestrator.webhook_check import check_webhook
 from outrider.shared import store_deliveries, webhooks
 from outrider.shared.errors import BadInput, ConfigError
 from outrider.shared.notification import note_of
@@ -81,14 +81,14 @@ def test_public_addresses_are_taken_and_private_ones_where_a_setting_allows_them
 
 
 def test_a_name_with_one_private_address_is_refused_and_one_without_any_is_left_to_workers(settings, monkeypatch):
-    monkeypatch.setattr("outrider.orchestrator.webhook.resolve", lambda *_: ["93.184.215.14", "10.0.0.1"])
+    monkeypatch.setattr("outrider.orchestrator.webhook_check.resolve", lambda *_: ["93.184.215.14", "10.0.0.1"])
     with pytest.raises(BadInput, match="private"):
         check_webhook("https://example.com/", settings)
 
     def unknown(host, port):
         raise OSError
 
-    monkeypatch.setattr("outrider.orchestrator.webhook.resolve", unknown)
+    monkeypatch.setattr("outrider.orchestrator.webhook_check.resolve", unknown)
     check_webhook("https://example.com/", settings)
 
 

@@ -20,9 +20,9 @@ from outrider.shared.progress import progress
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.worker.control import Control, Held, Stop
+from outrider.worker.emitter import custom
 from outrider.worker.executor import JobExecutor, Jobs, current_jobs
 from outrider.worker.outcomes import Failed, Finished, Paused, TimedOut, ending
-from outrider.worker.progress import custom
 
 
 @pytest.mark.parametrize(

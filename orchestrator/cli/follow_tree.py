@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ...shared.records import Event, Task
     from ..client import Outrider
-    from .approving import Approver
-    from .board import Board, Row
+    from .demo_approver import Approver
+    from .demo_board import Board, Row
 
     Show: TypeAlias = Callable[[Event], Awaitable[None]]
 

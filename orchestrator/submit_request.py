@@ -1,4 +1,4 @@
-"""What is submitted: a submission is made of what a caller asks for, or refused, before anything is written."""
+"""A request to submit: checked, and made into a `Submission` or refused, before anything is written."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RESERVED = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The arguments of a submit, as the caller gave them: nothing is known of them yet."""
+class SubmitRequest:
+    """The arguments of a submit as the caller gave them, not checked yet."""
 
     agent: Any
     text: Any
@@ -54,39 +54,39 @@ class Asked:
     webhook: str | None = None
 
 
-def check(
-    asked: Asked,
+def check_request(
+    request: SubmitRequest,
     config: Config,
     published: Mapping[str, Published],
     max_bytes: int,
     parent: Task | None = None,
 ) -> tuple[Submission, list[str]]:
-    """Build a submission, and notes; `BadInput`, `UnknownAgent` or `BrokenAgent` names the fault and the remedy.
+    """Return the submission, and notes for the caller; `BadInput`, `UnknownAgent` or `BrokenAgent` says what to mend.
 
-    `published` is what workers found out about the agents; where it says nothing of this one, the submit is accepted.
+    `published` is what workers know of the agents; an agent that no worker knows yet is accepted.
     """
-    entry = config.agents.get(asked.agent) if isinstance(asked.agent, str) else None
+    entry = config.agents.get(request.agent) if isinstance(request.agent, str) else None
     if entry is None:
-        raise UnknownAgent(asked.agent, sorted(config.agents))
+        raise UnknownAgent(request.agent, sorted(config.agents))
     known = published.get(entry.name)
     changed: list[str] = []
-    graded = grades(asked.rubric, entry, config)
-    given, notes = check_input(entry.name, asked.text, asked.state, known, added=graded.state, text_key=entry.input)
-    context = None if asked.context is None else json_object(asked.context, "context", changed)
-    configurable = _configurable(asked.configurable, changed)
-    metadata = json_object({} if asked.metadata is None else asked.metadata, "metadata", changed)
+    graded = grades(request.rubric, entry, config)
+    given, notes = check_input(entry.name, request.text, request.state, known, added=graded.state, text_key=entry.input)
+    context = None if request.context is None else json_object(request.context, "context", changed)
+    configurable = _configurable(request.configurable, changed)
+    metadata = json_object({} if request.metadata is None else request.metadata, "metadata", changed)
     check_size(max_bytes, **given, context=context, configurable=configurable, metadata=metadata)
-    title, cut = title_of(asked.title, entry.name)
+    title, cut = title_of(request.title, entry.name)
     notes += cut + replaced(changed)
-    queue = _queue(asked.queue)
-    if not isinstance(asked.notify_parent, bool):
-        raise BadInput(f"notify_parent {shorten(repr(asked.notify_parent))} must be True or False")
-    if parent is not None and asked.notify_parent:
+    queue = _queue(request.queue)
+    if not isinstance(request.notify_parent, bool):
+        raise BadInput(f"notify_parent {shorten(repr(request.notify_parent))} must be True or False")
+    if parent is not None and request.notify_parent:
         _check_hears(parent, published)
-    _check_mode(asked.mode, entry, known)
-    limits = Limits.check(asked.limits).over(entry.limits)
-    if asked.mode == FORK and limits.max_children is None:
-        limits = limits.model_copy(update={"max_children": 0})  # it reads on in a conversation that hands work out
+    _check_mode(request.mode, entry, known)
+    limits = Limits.check(request.limits).over(entry.limits)
+    if request.mode == FORK and limits.max_children is None:
+        limits = limits.model_copy(update={"max_children": 0})  # its conversation hands work out: it would do so again
     return (
         Submission(
             task_id=new_id(),
@@ -95,7 +95,7 @@ def check(
             title=title,
             queue=queue or entry.queue or SUBAGENTS,
             input=given,
-            mode=asked.mode,
+            mode=request.mode,
             limits=limits,
             metadata=metadata,
             context=context,
@@ -104,13 +104,13 @@ def check(
             wake_queue=queue or entry.queue or PARENTS,
             parent_id=parent.task_id if parent else None,
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
-            notify_parent=asked.notify_parent,
+            notify_parent=request.notify_parent,
             rubric=graded.rubric,
             grade_queue=graded.queue,
-            webhook=asked.webhook,
-            answer_within_ms=_answer_within(asked.answer_within),
+            webhook=request.webhook,
+            answer_within_ms=_answer_within(request.answer_within),
             max_attempts=entry.max_attempts,
-            idempotency_key=_idempotency_key(asked.idempotency_key),
+            idempotency_key=_idempotency_key(request.idempotency_key),
         ),
         notes,
     )

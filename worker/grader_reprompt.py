@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from ..shared.grades import Verdict
 from ..shared.text import one_line
-from .judging import NoVerdict
+from .grader_verdict import NoVerdict
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentState

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ..shared.grades import Verdict
 from ..shared.text import one_line
-from .judging import NoVerdict
+from .grader_verdict import NoVerdict
 from .loading import load
 
 if TYPE_CHECKING:

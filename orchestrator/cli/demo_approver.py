@@ -14,7 +14,7 @@ from .console import as_text, complain, visible
 if TYPE_CHECKING:
     from ...shared.records import Interrupt
     from ..client import Outrider
-    from .board import Board, Row
+    from .demo_board import Board, Row
 
 DECLINES = frozenset({"n", "no"})
 
