@@ -52,8 +52,8 @@ if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')
 -- The bell of a retry is a first one, though it is rung as overdue ones are.
-redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'released', token, 'lease_until_ms', '0',
-  'rings', how == 'retried' and '-1' or '0')
+redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'released', how == 'lost' and '' or token,
+  'lease_until_ms', '0', 'rings', how == 'retried' and '-1' or '0')
 unhold(task_id, run_id)
 redis.call('ZADD', RING_AT, bell_at, member(task_id, run_id))
 for i = 17, #ARGV, 2 do emit(EVENTS, ARGV[i], run_id, ARGV[i + 1]) end

@@ -248,6 +248,16 @@ async def test_a_lost_lease_returns_the_run_with_one_more_attempt(store):
     assert await store.settle(facts, new.claim, DONE)
 
 
+async def test_a_worker_whose_run_was_taken_gives_nothing_back(store):
+    facts, claim = await claimed(store)
+    await expire(store)
+    assert await store.take_lost(facts, await store.get_run("t-run"), max_attempts=3) == "released"
+    before = await store.get("t")
+    assert not await store.give_back(facts, claim)
+    answer, _ = await store.retry(facts, claim, Fault(type="Flaky", message=""), least_ms=0, max_attempts=3)
+    assert (answer, await store.get("t")) == ("refused", before)
+
+
 async def test_a_renewed_lease_is_not_lost(store):
     facts, claim = await claimed(store)
     await expire(store)
