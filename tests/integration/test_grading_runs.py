@@ -18,6 +18,7 @@ from outrider.shared.errors import BadInput
 from outrider.shared.grades import GradeResult
 from outrider.shared.statuses import Phase, RunKind, RunStatus, Status
 from outrider.worker import grader
+from outrider.worker.grader_tools import LISTED
 from outrider.worker.outcomes import Cancelled, Finished, GivenBack, Graded, Retried
 
 CONFIG = Path(__file__).parent / "graded" / "langgraph.json"
@@ -332,6 +333,23 @@ async def test_graders_gather_evidence(bench):
     assert told[2].endswith("(10000 more characters: read on at offset 20000)")
     assert told[3].startswith("there is no file /b.md")
     assert told[4] == "it did not end within 0.2 seconds, and was stopped\n"
+
+
+async def test_a_grader_of_a_child_reads_the_files_of_its_tree(bench):
+    parent, _ = await bench.submit(text="lead", rubric=None)
+    task_id = await bench.work(parent=parent, notify_parent=False)
+    files = bench.bench.runner.deps.files
+    for number in range(LISTED + 1):
+        await files.aput(("trees", parent, "files"), f"/{number}.md", {"content": f"text {number}"})
+    bench.bench.bells = bench.bench.bells[-1:]
+    run = bench.next(task_id)
+    reads = {"call": "read_file", "args": {"path": "/7.md", "offset": -3}}
+    *_, seen = await bench.say(task_id, {"call": "list_files", "args": {}}, reads, verdict("satisfied", MET))
+    await run
+    listed, text = [text for kind, text in seen if kind == "tool"]
+    assert listed.count("bytes)") == LISTED
+    assert listed.endswith(f"(there are more than these {LISTED} files)")
+    assert text == "text 7"
 
 
 async def test_a_command_ends_with_its_children_and_is_not_held_by_one_that_left_it(bench):

@@ -1,12 +1,14 @@
 """What a grader reads, how its answer is taken, and what goes back to the agent."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from outrider.shared.grades import Grade, Verdict, recorded
 from outrider.worker.grader_feedback import revision
+from outrider.worker.grader_model import ModelGrader
 from outrider.worker.grader_prompt import SYSTEM, defused, request
 from outrider.worker.grader_transcript import CUT, EMPTY, LAST_MESSAGES, PER_MESSAGE, transcript
 from outrider.worker.grader_verdict import asked, relied_on
@@ -99,6 +101,21 @@ def test_a_request_that_was_summarised_away_is_told_all_the_same():
         "[assistant] done",
     ]
     assert transcript([], "r-input", "the request") == "[user] the request"
+
+
+@pytest.mark.parametrize(
+    ("result", "messages", "told"),
+    [
+        ("done", [AIMessage("done")], None),
+        ("done", [], "done"),
+        ({"a": 1}, [AIMessage("done")], '{"a": 1}'),
+        (None, [], None),
+        ("x" * 5000, [], f"{'x' * PER_MESSAGE}{CUT}"),
+    ],
+)
+def test_the_result_is_told_where_no_message_shows_it(result, messages, told):
+    grader = ModelGrader(None, None, SimpleNamespace(result=result), {"messages": messages}, [], None)
+    assert grader._result() == told
 
 
 # the prompt
