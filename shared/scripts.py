@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .statuses import State
 
-#: Scripts that move a task begin with the prelude; these look at many at once and stand alone.
+#: Scripts about one task begin with the prelude; these are about many tasks, or about none.
 ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "take_delivery", "end_delivery"})
 #: These concern a task's parent and children too.
 FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire", "update"})
@@ -88,7 +88,7 @@ _LOADING: WeakKeyDictionary[redis.asyncio.Redis, dict[str, asyncio.Event]] = Wea
 @cache
 def source(name: str) -> str:
     """The whole text of a transition."""
-    parts = [] if name in ALONE else [_tables(), _lua("prelude")]
+    parts = [_lua("clock"), *([] if name in ALONE else [_tables(), _lua("prelude")])]
     parts += [_lua(part) for part, users in (("family", FAMILY), ("slots", SLOTS)) if name in users]
     return "".join((*parts, _lua(name)))
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from .emitter import Batch
     from .outcomes import Graded, Outcome
 
-#: What an agent's code gets to end by itself once it was told to stop; then its run settles without it.
+#: How long an agent's code may take to end once it was told to stop; then its run settles without it.
 STOP_SECONDS = 5.0
-#: When it is told again. One telling can be lost: `asyncio.wait_for` of Python 3.11 swallows a cancel that comes as
-#: its call ends, and so may an agent.
+#: Then it is told again. A cancel can be lost: `asyncio.wait_for` of Python 3.11 swallows one that comes as its call
+#: ends, and an agent's own code may do the same.
 TELL_AGAIN_SECONDS = 1.0
 
 log = structlog.get_logger("outrider.worker")
@@ -43,7 +43,7 @@ log = structlog.get_logger("outrider.worker")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended, with what is written of it in the same step."""
+    """How a run ended, and what is written to its record in the same step."""
 
     outcome: Outcome
     usage: Usage  #: of the whole task
@@ -51,7 +51,7 @@ class Ended:
 
 
 class Work(Protocol):
-    """What a run does: it is an agent's, or a grader's."""
+    """What a run does: the work of an agent, or that of a grader."""
 
     task: Task  #: as this run's limits see it
 
@@ -76,7 +76,10 @@ class Work(Protocol):
 
 
 class Activation:
-    """One run's code in an asyncio task of its own: `ended` runs it, and some of it may go on until `code_ended`."""
+    """One run's code in an asyncio task of its own. `run` returns when the run is over; `code_ended` when its code is.
+
+    The two differ where code does not stop when it is told to.
+    """
 
     def __init__(self, deps: Deps, claimed: Claimed, control: Control) -> None:
         self._deps, self._claimed, self._control = deps, claimed, control
@@ -88,14 +91,14 @@ class Activation:
         self._code: asyncio.Task[None] | None = None
         control.usage = lambda: self.usage
 
-    async def ended(self) -> Ended:
-        """Run the code, until it ends or was told to stop and had its time for it."""
+    async def run(self) -> Ended:
+        """Run the code until it ends, or until it was told to stop and `STOP_SECONDS` have passed."""
         await self._work.prepare()
-        outcome = await self._outcome()
+        outcome = await self._execute()
         events = await self._emitter.close()
         return Ended(outcome, self.usage, events)
 
-    async def _outcome(self) -> Outcome:
+    async def _execute(self) -> Outcome:
         current_jobs.set(self._control.jobs)
         running.set(
             Running(
@@ -124,17 +127,17 @@ class Activation:
         finally:
             deadlines.cancel()
         self._control.over()
-        return self._told(code)
+        return self._outcome_of(code)
 
     async def _until_stopped(self, code: asyncio.Task[None]) -> None:
         await asyncio.wait([code, self._control.stopped], return_when=asyncio.FIRST_COMPLETED)
         if not code.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
-                    await _insist(code)
+                    await _cancel_until_done(code)
 
-    def _told(self, code: asyncio.Task[None]) -> Outcome:
-        """What came of it. Our own reasons first: whatever the code made of being stopped, it was stopped."""
+    def _outcome_of(self, code: asyncio.Task[None]) -> Outcome:
+        """Our own reason to stop comes first: whatever the code made of being stopped, it was stopped."""
         if self._control.reason is not None:
             return self._stopped(self._control.reason)
         # An agent's own CancelledError is an error like any other: nobody here cancelled it.
@@ -179,18 +182,18 @@ class Activation:
     async def code_ended(self) -> None:
         """Return when the run's coroutine and all its jobs in threads have ended."""
         if self._code is not None:
-            await _insist(self._code)
+            await _cancel_until_done(self._code)
         await self._control.jobs.ended()
 
 
-async def _insist(code: asyncio.Task[None]) -> None:
-    """Wait for code that was told to stop, and tell it again and again."""
+async def _cancel_until_done(code: asyncio.Task[None]) -> None:
+    """Wait for code that was told to stop, and tell it again every `TELL_AGAIN_SECONDS`."""
     while not code.done() and not (await asyncio.wait([code], timeout=TELL_AGAIN_SECONDS))[0]:
         code.cancel()
 
 
 def _retrieve(code: asyncio.Task[None]) -> None:
-    """Take the error of code that ends after its run was settled: else asyncio would log its text."""
+    """Take the error of code that ends after its run was settled: asyncio logs the text of errors that nobody takes."""
     if not code.cancelled():
         code.exception()
 

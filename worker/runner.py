@@ -63,14 +63,15 @@ class Runner:
             control.held(claimed.claim, facts.agent)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
                 activation = Activation(deps, claimed, control)
-                outcome = await self._settle(facts, claimed.claim, activation)
+                ended = await activation.run()
+                outcome = await self._settle(facts, claimed.claim, activation, ended)
                 await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
                 await self._until_code_ended(facts, claimed.claim, activation, cancelled=isinstance(outcome, Cancelled))
         return outcome
 
     async def _until_code_ended(self, facts: Facts, claim: Claim, activation: Activation, *, cancelled: bool) -> None:
-        """A run that has settled may have code at work: it has its slot until nothing is any more."""
+        """Wait for code that goes on after its run has settled: the run keeps its slot until that ends."""
         store = self.deps.store
         if claim.cancels_itself:  # and may have ended in the middle of its walk
             with suppress(RedisError):  # else a sweeper walks
@@ -81,7 +82,7 @@ class Runner:
             await self._admit(facts.agent)
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
-        """Why there is nothing to do: it was cancelled, waits for its time or a slot, or someone else has or had it."""
+        """Why the run is not ours: it was cancelled, waits for its time or for a slot, or somebody else has or had it."""
         if cut is not None:
             await self._ring(cut.bells)
             return Cancelled()
@@ -96,18 +97,18 @@ class Runner:
         return NotOurs()
 
     async def _admit(self, agent: str) -> None:
-        """Ring for the runs whose turn it is, where a slot of this agent is free now."""
+        """Ring for the runs that get the slots of this agent which are free now."""
         slots = self.deps.config.slots(agent)
         if slots:
             with suppress(RedisError):  # else a sweeper looks
                 await self._ring(await self.deps.store.admit({agent: slots}, lease_ms=self.deps.settings.lease_ms))
 
-    async def _settle(self, facts: Facts, claim: Claim, activation: Activation) -> Outcome:
-        """Let the run end and write its outcome into the record, however long Redis is away.
+    async def _settle(self, facts: Facts, claim: Claim, activation: Activation, ended: Ended) -> Outcome:
+        """Write how the run ended into its record, however long Redis is away.
 
-        Where it was refused, the answer says why.
+        Returns the outcome that the record has. Where the write was refused, that tells why.
         """
-        ended, refused = await activation.ended(), False
+        refused = False
         pause, longest = RETRY_SECONDS
         while True:
             try:
@@ -116,7 +117,7 @@ class Runner:
                 if not is_away(error):
                     if refused or isinstance(ended.outcome, Failed):
                         raise
-                    # It is what is written that Redis does not take: that is an error of this run.
+                    # Redis is up and does not take what this run writes: that is an error of the run.
                     ended, refused = replace(ended, outcome=activation.failed(error), events=[]), True
                     continue
                 log.warning("run.cannot_settle", error=type(error).__name__, again_in=round(pause, 1))

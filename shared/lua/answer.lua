@@ -1,5 +1,5 @@
--- Take an answer to a question that the task asks. The last one starts a run, which is given them all. A repeated call
--- gets the same answer.
+-- Take an answer to a question of the task. The last answer starts a run, which is given all of them. A repeated call
+-- gets the same reply.
 -- KEYS  after the family: 30 the task's answers: by question, and which question each call answered
 -- ARGV  task_id  id of the question ('' = the only open one)  value  id of this call  id for a next run  ring_again_ms
 -- Returns {'answered', id, {ids still open}, what the bell of the run needs}, {'several', {open ids}},

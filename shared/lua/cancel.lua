@@ -1,13 +1,13 @@
--- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused. Unless they
--- are kept, its cut rises too, also where it had ended itself, and from then on no descendant is submitted, claimed or
--- settled; a task with children is noted until the caller has closed them. Its follow-ups are dropped. A repeated call
--- gets the same answer.
+-- End a task now, whatever it does: the epoch rises first, so that what its code still writes is refused. Its
+-- follow-ups are dropped. Unless its children are kept, its cut rises too, even if the task itself had ended: from then
+-- on no descendant is submitted, claimed or settled, and the task is listed as one to close until the caller has closed
+-- its descendants. A repeated call gets the same reply.
 -- KEYS  after the family: 30 the task's follow-ups  31 control channel  32 the task's children
 --       33 tasks whose descendants are to be closed  34 deliveries that are due
 --       35 the delivery of this end  36 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
 --       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
---       only_cut ('1': leave a task of which no ancestor was cancelled with its children since it took its place)
+--       only_cut ('1': leave the task alone unless an ancestor was cancelled with its children)
 --       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
 -- Returns {'cancelled', status before, has_children, what the bell of the parent's wake needs, follow-ups dropped},
 --         {'already_finished', status, has_children}, {'left', status, has_children}, {'moved'} where another run is
@@ -24,7 +24,7 @@ end
 if only_cut == '1' and not is_cut(TASK, 36) then return {'left', task[1], has_children} end
 if task[2] ~= run_id then return {'moved'} end
 local ended = not MOVES.cancel[task[1] .. '/' .. task[3] .. '>cancelled/']
--- What is below a task that was cut is cut by the same ancestor, unless it took its place since: then it is left alone.
+-- With only_cut, what is below this task was cut by the same ancestor: this task's own cut does not rise.
 if keep_children ~= '1' and only_cut ~= '1' then
   if has_children == 1 or not ended then redis.call('HINCRBY', TASK, 'cut', 1) end
   if has_children == 1 then redis.call('ZADD', CLOSING, NOW, task_id) end
@@ -42,7 +42,7 @@ if run_id ~= '' then
   running = redis.call('HGET', RUN, 'status') == 'running'
   redis.call('HSET', RUN, 'status', 'cancelled', 'ended_as', 'cancelled', 'ended_ms', int(NOW), 'lease_until_ms', '0')
   use_up_input(run_id)
-  -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
+  -- A running one keeps its lease until its code has ended, or its worker is gone.
   if not running then unhold(task_id, run_id) end
 end
 if running then redis.call('PUBLISH', CONTROL, run_id) else redis.call('HSET', TASK, 'stopped_ms', int(NOW)) end

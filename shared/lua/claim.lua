@@ -1,6 +1,6 @@
--- Move a pending run to running and hand its facts to the worker. The first claim fixes the run's range of
--- notifications, and what it is given. The same token again gets the same answer, so a repeated call is safe. Where no slot is free, or others
--- wait for those that are, the run stays pending and waits for one.
+-- Move a pending run to running and hand its facts to the worker. The first claim fixes what the run is given, and its
+-- range of notifications. Where no slot is free, or others have waited longer for the free ones, the run stays pending
+-- and waits for one. The same token again gets the same reply.
 -- KEYS  18 the task's inbox  19 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  token  worker  lease_ms  event data  how many slots its agent has (0 = no bound)  ring_again_ms
 -- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable,
@@ -28,7 +28,7 @@ local function facts()
     snapshot()}
 end
 
--- What runs before this one were given and did not save comes first.
+-- What earlier runs were given and did not save comes first.
 local function take_unsaved(fork)
   local unsaved = redis.call('HGET', LARGE, 'unsaved')
   if unsaved then
@@ -47,18 +47,19 @@ local function has_turn(it, created, slots)
   local score = tonumber(redis.call('ZSCORE', SLOTS, it))
   if score and score > NOW then return true end
   if not score or score >= 0 then redis.call('ZADD', SLOTS, created - BELOW_ZERO, it) end
-  if redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES, NOW) then return true end
+  if redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES) then return true end
   if redis.call('HGET', TASK, 'waits_for') ~= 'slot' then
     redis.call('HSET', TASK, 'waits_for', 'slot')
     emit(EVENTS, 'run.waits', run_id, '{"for":"slot"}')
   end
-  -- Whoever frees a slot rings, and each sweep looks; but should nobody know any more that this agent has slots …
+  -- Whoever frees a slot rings, and so does each sweep. This bell is for when no worker has slots for the agent any
+  -- more.
   redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[8]) * 2 ^ 6, it)
   return false
 end
 
 local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to', 'created_ms', 'kind', 'not_before_ms')
-local grades = run[5] == 'grade' -- which is no work of the agent: it takes none of its slots and none of its news
+local grades = run[5] == 'grade' -- a grade run takes neither a slot of the agent nor its news
 if redis.call('HGET', TASK, 'run_id') ~= run_id or not run[1] then return {'dropped', run[1] or ''} end
 if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end

@@ -1,4 +1,4 @@
--- Put events of a running agent into its task's stream, fenced.
+-- Put events of a running agent into its task's stream, under its claim.
 -- ARGV  run_id  epoch  token, then type, data, …
 -- Returns {'emitted'} or {'refused'}
 if not holds(TASK, ARGV[1], ARGV[2], ARGV[3]) then return {'refused'} end

@@ -1,5 +1,5 @@
--- End a task whose question nobody answered in time; its parent hears of it. Where follow-ups wait, it goes on with the
--- next one instead. A repeated call gets the same answer.
+-- End a task whose question nobody answered in time, and tell its parent. Where follow-ups wait, the task goes on with
+-- the next one instead. A repeated call gets the same reply.
 -- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 deliveries that are due
 --       33 the delivery of this end
 -- ARGV  task_id  run_id (the run that asked)  error type  error message  event data  note for the parent

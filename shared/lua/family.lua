@@ -13,13 +13,14 @@ local function has_news(task)
   return (tonumber(inbox[1]) or 0) > (tonumber(inbox[2]) or 0)
 end
 
--- A task at rest may be woken: the table has the move, and no run is active. One that is at home elsewhere gets no runs.
+-- Whether a task may be woken: the table has the move, no run is active, and it has runs at all (external parents do
+-- not).
 local function at_rest(task)
   local now = redis.call('HMGET', task, 'status', 'phase', 'run_id', 'home')
   return now[3] == '' and now[4] == 'worker' and MOVES.wake[now[1] .. '/' .. now[2] .. '>pending/queued']
 end
 
--- What the bell of a pending run needs; nothing where there is no such run.
+-- What the bell of a pending run needs; {} where there is no such run.
 local function bell(task, run)
   local pending = redis.call('HMGET', run, 'status', 'task_id', 'run_id', 'queue', 'kind')
   if pending[1] ~= 'pending' then return {} end
@@ -27,8 +28,8 @@ local function bell(task, run)
   return {pending[2], pending[3], pending[4], facts[1], facts[2], pending[5]}
 end
 
--- What limits bound is counted from here on. A submit begins so too; update and wake call this. A run that is given
--- back, retried, lost, answered or revised goes on counting.
+-- Count what limits bound from zero again: at an update or a wake, as at the submit. A run that is given back, retried,
+-- lost, answered or revised goes on counting.
 local function begin_counting(task)
   redis.call('HSET', task, 'usage_before', redis.call('HGET', task, 'usage') or '', 'working_ms', '0')
 end
@@ -46,12 +47,12 @@ local function begin(task, events, runs, run, input, run_id, kind, queue, given,
   return bell(task, run)
 end
 
--- What a grade was of is not what the task will end with: its next grading is a new one, from iteration 0. An update that
--- overtakes no run and the wake of a task that had ended call this.
+-- Let the next grading begin anew, from iteration 0: the task goes on, and will not end with the work that was graded.
+-- For updates that overtake no run, and for the wake of a task that had ended.
 local function grade_anew(task) redis.call('HDEL', task, 'grade', 'grading_run_id') end
 
--- Start a run for the news in a task's inbox. One that had ended is open again for its own parent, whose open children
--- are at `siblings`. Returns what its bell needs.
+-- Start a run for the news in a task's inbox. A task that had ended counts again among the open children of its own
+-- parent, which are at `siblings`. Returns what the bell needs.
 local function wake(task, siblings, events, runs, run, input, run_id, ring_again_ms)
   local facts = redis.call('HMGET', task, 'task_id', 'wake_queue', 'parent_id', 'notify_parent', 'status')
   if facts[5] ~= 'running' then grade_anew(task) end
@@ -61,8 +62,8 @@ local function wake(task, siblings, events, runs, run, input, run_id, ring_again
   return begin(task, events, runs, run, input, run_id, 'agent', facts[2], '{}', 'task.woken', '{}', ring_again_ms)
 end
 
--- Start the task's next run with a message to it. A question is dropped; one that had ended is open again for its parent.
--- Returns what its bell needs.
+-- Start the task's next run with a message to it. Its questions are dropped, and a task that had ended counts again
+-- among the open children of its parent. Returns what the bell needs.
 local function follow_up(last_run, run_id, given, ring_again_ms)
   local facts = redis.call('HMGET', TASK, 'task_id', 'work_queue', 'notify_parent', 'wake_queue')
   if last_run ~= '' then use_up_input(last_run) end
@@ -75,28 +76,28 @@ local function follow_up(last_run, run_id, given, ring_again_ms)
     '{}', ring_again_ms)
 end
 
--- The same with the first of the messages that waited for the end of what the task was at.
+-- Start the task's next run with the first of its waiting messages. Returns what the bell needs.
 local function next_follow_up(follow_ups, last_run, run_id, ring_again_ms)
   grade_anew(TASK)
   redis.call('HINCRBY', TASK, 'follow_ups', -1)
   return follow_up(last_run, run_id, redis.call('LPOP', follow_ups), ring_again_ms)
 end
 
--- The task has ended, and no run of it is queued: what its webhook is to hear ('' = it has none) is due.
+-- The task has ended, and none of its runs is queued: queue what its webhook is told ('' = it has no webhook).
 local function deliver(due, delivery, run_id, id, facts)
   if facts == '' then return end
   redis.call('HSET', delivery, 'id', id, 'status', 'pending', 'tries', '0', 'created_ms', int(NOW), 'facts', facts)
   redis.call('ZADD', due, NOW, member(redis.call('HGET', TASK, 'task_id'), run_id))
 end
 
--- The task has ended: its parent does not stay open for it any more.
+-- The task has ended: it is no open child of its parent any more.
 local function leave_parent(task_id)
   if HAS_PARENT then redis.call('SREM', PARENT_OPEN, task_id) end
 end
 
--- The parent hears of the task, and is woken where it is at rest. Returns what the bell of the wake needs, or nothing.
--- With `quietly` only a parent that rests hears of it: nothing else might ever wake that one.
--- A parent that is gone hinders nothing.
+-- Tell the parent of the task, and wake it where it is at rest. Returns what the bell of the wake needs, or {}.
+-- With `quietly` only a parent that rests is told: nothing else might ever wake it.
+-- A parent that no longer exists is not told.
 local function tell_parent(task_id, note, quietly, wake_id, ring_again_ms)
   if not HAS_PARENT then return {} end
   local parent = redis.call('HMGET', PARENT, 'status', 'phase')

@@ -62,7 +62,8 @@ local function remove(space, key)
   end
 end
 
--- Store a value over `head`, or as a new item. `ttl` in ms, '0' = none, 'same' = what the item had. Returns its version.
+-- Store a value over `head`, or as a new item. `ttl` in ms, '0' = none, 'same' = what the item had. Returns its
+-- version.
 local function store(space, key, head, value, ttl)
   local id, version = id_of(space, key), new_number()
   local position, created, had = version, NOW_US, '0'

@@ -1,12 +1,10 @@
--- Renew the claims of one worker process, and note what their tasks used by now, lest it die with the worker. A claim
--- that was replaced is not renewed. The lease and the slot of a cancelled run are, since its code may still be at work
--- until the worker says that it stopped; when they run out, that worker is gone.
+-- Renew the claims of one worker process, and note what their tasks have used so far: it would be lost with the worker.
+-- A claim that was replaced is not renewed. A cancelled run keeps its lease and its slot until the worker says that its
+-- code has stopped; when they run out, that worker is gone.
 -- KEYS  1 leases, then for each claim: task, run, slots
 -- ARGV  lease_ms, then for each claim: task_id, run_id, epoch, token, usage of the task ('' = leave)
 -- Returns for each claim 1, or 0 where it was replaced
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local lease_until = string.format('%d', now + tonumber(ARGV[1]))
+local lease_until = int(NOW + tonumber(ARGV[1]))
 local held = {}
 for i = 1, (#KEYS - 1) / 3 do
   local task, run, slots = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]

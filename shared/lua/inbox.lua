@@ -1,10 +1,10 @@
--- The inbox of a parent that is at home elsewhere: note what its reader has dealt with, and hand out what comes next.
--- One reader at a time holds a lease; one that keeps a cursor in a saved state of its own needs none.
+-- The inbox of an external parent: note what its reader has dealt with, and hand out what comes next. One reader at a
+-- time holds a lease. A reader that keeps its cursor in a saved state of its own needs none.
 -- KEYS  18 the task's inbox
 -- ARGV  token of the reader ('' = without a lease)  how ('begin' | 'go on' | 'end')  lease_ms
 --       number of the last notification that was dealt with  number after which to read  how many at most
 -- Returns {'read', status of the task, entries}, {'busy', ms until the lease of another reader ends}, {'lost'} where
---         another one took over, {'worker'} where the task is at home in a worker, or {'unknown'}
+--         another one took over, {'worker'} where the task runs in workers, or {'unknown'}
 local token, how = ARGV[1], ARGV[2]
 local task = redis.call('HMGET', TASK, 'status', 'home', 'reader', 'reader_until_ms', 'cursor', 'given', 'seq')
 if not task[1] then return {'unknown'} end

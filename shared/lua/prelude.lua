@@ -1,16 +1,9 @@
--- What every transition of a task begins with. The store puts the table MOVES before this text and one script after it.
+-- What every transition of a task begins with. `clock.lua` and the table MOVES stand before it, the script after it.
 -- KEYS  1 task  2 run  3 input  4 large  5 events  6 runs  7 leases  8 ring_at  9 slots  10-17 status indexes in the
 --       order of STATUSES; what a script needs besides stands from 18 on. Keys are handed in, never built or scanned.
--- The clock is Redis' own, in Unix ms.
 local TASK, RUN, INPUT, LARGE, EVENTS, RUNS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LEASES, RING_AT, SLOTS = KEYS[7], KEYS[8], KEYS[9]
 local EVENTS_KEPT = 5000
-
-local clock = redis.call('TIME')
-local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
-
--- Large numbers as text: Lua would write 1.7e+12.
-local function int(n) return string.format('%d', n) end
 
 local function index_of(status)
   for i = 1, #STATUSES do
@@ -24,7 +17,7 @@ local function emit(events, kind, run_id, data)
   redis.call('XADD', events, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 'run', run_id, 'data', data)
 end
 
--- Is this claim still the one that holds the task? Returns false where a later claim or a cancel replaced it.
+-- Whether this claim still holds the task; false once a later claim or a cancel has replaced it.
 local function holds(task, run_id, epoch, token)
   local now = redis.call('HMGET', task, 'run_id', 'epoch', 'token')
   return now[1] == run_id and now[2] == epoch and now[3] == token
@@ -53,8 +46,8 @@ local function count_work(lease_until)
   redis.call('HINCRBY', TASK, 'working_ms', int(math.max(worked, 0)))
 end
 
--- Was an ancestor cancelled together with its children since the task took its place? The keys of the task's ancestors,
--- root first, begin at KEYS[first]. An ancestor that is gone cuts nothing.
+-- Whether an ancestor was cancelled with its children since `take_place` was called for the task. The keys of its
+-- ancestors, root first, begin at KEYS[first]. An ancestor that no longer exists cuts nothing.
 local function is_cut(task, first)
   local i = first
   for id in string.gmatch(redis.call('HGET', task, 'ancestors') or '', '%S+') do
@@ -65,7 +58,7 @@ local function is_cut(task, first)
   return false
 end
 
--- Note the cuts of the task's ancestors, whose keys begin at KEYS[first]: what was cut before cuts it no more.
+-- Note the cuts of the task's ancestors as they are now: only one that rises later cuts the task.
 local function take_place(task, first)
   local i = first
   for id in string.gmatch(redis.call('HGET', task, 'ancestors') or '', '%S+') do
@@ -74,9 +67,9 @@ local function take_place(task, first)
   end
 end
 
--- The run has ended: nobody takes up its input any more, nor the snapshot that it began with, unless it did not end well
--- and they are not in the saved state: then the next run gets them, whatever starts it. The tree's snapshots (the last
--- key) go when no run is left that is to begin with one.
+-- The run has ended: its input goes, and so does the snapshot that it began with. Where the run did not end well and
+-- they are not in the saved state yet, they are kept for the task's next run, whatever starts it. The tree's snapshots
+-- (the last key) go with the last run that was to begin with one.
 local function use_up_input(run_id, well)
   local is_saved = redis.call('HGET', TASK, 'saved_run') == run_id or redis.call('HGET', RUN, 'kind') == 'grade'
   local given, fork = redis.call('GET', INPUT), redis.call('HGET', RUN, 'fork')

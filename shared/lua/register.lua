@@ -1,8 +1,8 @@
--- Write a task that is at home elsewhere: no run, only an inbox and children. The same id again changes nothing.
+-- Write the task of an external parent: it has no runs, only an inbox and children. The same id again changes nothing.
 -- KEYS  18 all tasks  19 the agent's tasks  20 roots of all trees  21 what is left of a task with this id
 -- ARGV  task_id  event data, then field, value, … of the task
--- Returns {'registered'}, {'exists'}, {'worker'} where that one is at home in a worker, or {'remains'} while one that had
---         this id is being removed
+-- Returns {'registered'}, {'exists'}, {'worker'} where the task of this id runs in workers, or {'remains'} while an
+--         old task of this id is being removed
 local home = redis.call('HGET', TASK, 'home')
 if home then
   if home ~= 'external' then return {'worker'} end

@@ -1,6 +1,6 @@
--- Return a running run to pending: given back by its worker, for another attempt after an error, or taken from a worker
--- whose lease ran out. Errors and losses count since the last new checkpoint, and a task may have a bound of its own; the
--- losses of a run are bounded in all, too. A worker's repeated call gets the same answer.
+-- Return a running run to pending: its worker gives it back, it gets another attempt after an error, or its lease ran
+-- out. Errors and losses are counted from the last new checkpoint on and bounded by the task's own max_attempts or the
+-- one that is given; all losses of a run together are bounded too. A worker's repeated call gets the same reply.
 -- ARGV  task_id  run_id  how ('given_back' | 'retried' | 'lost')  epoch  token  ring_again_ms  usage ('' = leave)
 --       max_attempts  max_losses  of a retry ('' otherwise): error type, the same as JSON, error message, ms to wait at
 --       least, ms of the first pause, of the longest, and the part of a pause that is taken
@@ -9,7 +9,7 @@
 local task_id, run_id, how, epoch, token, ring_again_ms, usage, max_attempts, max_losses, error_type, error_json,
   error_message, least_ms, first_ms, longest_ms, part = unpack(ARGV, 1, 16)
 
--- One more error or loss: how many there were since the last new checkpoint, or nothing where that is one too many.
+-- Count one more error or loss. Returns how many there were since the last new checkpoint, or nil: one too many.
 local function count_failure()
   local run = redis.call('HMGET', RUN, 'failures', 'saves', 'losses')
   local task = redis.call('HMGET', TASK, 'saves', 'max_attempts')
@@ -51,7 +51,7 @@ end
 if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
 redis.call('HINCRBY', TASK, 'epoch', 1)
 redis.call('HSET', TASK, 'token', '')
--- The bell of a retry is a first one, though it is rung as overdue ones are.
+-- A retry's bell is rung by sweepers, as overdue ones are; -1, since this first ring is not an overdue one.
 redis.call('HSET', RUN, 'status', 'pending', 'token', '', 'released', how == 'lost' and '' or token,
   'lease_until_ms', '0', 'rings', how == 'retried' and '-1' or '0')
 unhold(task_id, run_id)

@@ -1,6 +1,6 @@
--- Take a bell that is overdue for ringing once more, and put off its next ring, twice as far each time.
+-- Decide that the caller rings an overdue bell, and put off its next ring, twice as far each time.
 -- ARGV  task_id  run_id  ring_again_ms
--- Returns {'ring'} or {'refused'} where the run is not pending or someone else rang
+-- Returns {'ring'}, or {'refused'} where the run is not pending or somebody else rang
 local it = member(ARGV[1], ARGV[2])
 local due = redis.call('ZSCORE', RING_AT, it)
 if not due or tonumber(due) > NOW then return {'refused'} end

@@ -1,13 +1,13 @@
--- End a run. Its task ends with it, asks a person, is graded, or rests: a run that ends well while children are open or
--- news is there ends nothing but itself. A grade run ends the task too, or sends its work back to the agent. A task that
--- would end or rest while follow-ups wait goes on with the next one. A repeated call gets the same answer.
+-- End a run, and decide what becomes of its task: it ends, asks a person, is graded, goes on with its next follow-up,
+-- or rests, where the run ended well while children are open or news is there. A grade run ends the task or sends its
+-- work back to the agent. A repeated call gets the same reply.
 -- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 deliveries that are due
 --       33 the delivery of this end  34 … ancestors, root first  last: the tree's snapshots
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
 --       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
 --       their ids  note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
---       grade ('' = none)  input of the run that revises ('' = none)  of the
---       webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
+--       grade ('' = none)  input of the run that revises ('' = none)
+--       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
 --       then type, data, … of the events that go before, then the type and data of the last event
 -- Returns {'settled', what the bell of the next run needs, what the bell of the parent's wake needs}, {'refused'}, or
 --         {'cut'} where an ancestor was cancelled with its children
@@ -28,7 +28,7 @@ if is_cut(TASK, 34) then return {'cut'} end
 
 local grade_queue = redis.call('HGET', TASK, 'grade_queue') or ''
 
--- What becomes of the task. News may have come while its work was graded: then it was half an answer after all.
+-- What becomes of the task. News may have come while its work was graded: then the task is not done after all.
 local function decide()
   if phase == 'asking' then return 'asks' end
   if phase == 'queued' then return 'is revised' end
@@ -59,7 +59,7 @@ local function end_run()
   unhold(task_id, run_id)
 end
 
--- What the task keeps of the run. A grader that failed is no fault of the task's.
+-- What the task keeps of the run; not the error of a grader, which is no fault of the task.
 local function keep()
   redis.call('HSET', TASK, 'run_id', '', 'token', '', 'stopped_ms', int(NOW), 'asked', asked, 'asks', asked,
     'error_type', grades and '' or error_type, 'error_message', grades and '' or error_message)
@@ -68,7 +68,7 @@ local function keep()
   if usage ~= '' then redis.call('HSET', TASK, 'usage', usage) end
   if result ~= '' and it ~= 'rests' then redis.call('HSET', LARGE, 'result', result) end
   if interrupts ~= '' then redis.call('HSET', LARGE, 'interrupts', interrupts) else redis.call('HDEL', LARGE, 'interrupts') end
-  -- What is in the saved state is not given again; what the next run is to be given stays.
+  -- Notifications that are in the saved state go; the rest is for the next run.
   redis.call('XTRIM', INBOX, 'MINID', int((tonumber(redis.call('HGET', TASK, 'cursor')) or 0) + 1) .. '-0')
 end
 
@@ -83,7 +83,7 @@ local function emit_all()
   end
 end
 
--- The questions wait for a person, in time where the task says so.
+-- Note until when a person may answer, if the task has such a bound.
 local function ask()
   local within = tonumber(redis.call('HGET', TASK, 'answer_within_ms'))
   local until_ms = within and int(NOW + within) or ''
@@ -91,7 +91,7 @@ local function ask()
   if within then redis.call('ZADD', ANSWER_UNTIL, until_ms, member(task_id, run_id)) end
 end
 
--- Start what the task goes on with, if anything. Returns what its bell needs.
+-- Start the task's next run, if there is one. Returns what its bell needs, or {}.
 local function start_next()
   if it == 'goes on' then return next_follow_up(FOLLOW_UPS, run_id, next_id, ring_again_ms) end
   if it == 'is graded' then

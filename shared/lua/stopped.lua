@@ -1,9 +1,10 @@
--- The code of a cancelled run has really ended: say when, and free its slot. Its task's time and usage are told only as
--- long as no later run has times and a usage of its own; what it used after that one was made counts beside that.
+-- The code of a cancelled run has really ended: note when, and free its slot. If this is the task's last run, the
+-- task's own `stopped_ms` and `usage` are set too. If a later run was made meanwhile, what this one used after that
+-- moment is added to the task's `usage_late` instead.
 -- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  usage of the task ('' = leave)
---       of runs that a later one followed: what the caller saw that they used late, and that with this run's
--- Returns {'stopped'}, {'late', usage noted when the later run was made, what such runs used late by now} where the caller
---         is to tell that part, or {'refused'} where the run was not cancelled under this claim
+--       `usage_late` as the caller read it, and its new value ('' and '' at the first call)
+-- Returns {'stopped'}, {'refused'} where the run was not cancelled under this claim, or {'late', usage when the later run
+--         was made, `usage_late` now}: the caller computes the new `usage_late` and calls again
 local task_id, run_id, epoch, token, only_expired, usage, late_seen, late = unpack(ARGV)
 local run = redis.call('HMGET', RUN, 'status', 'epoch', 'token', 'usage_noted', 'stopped_ms')
 if run[1] ~= 'cancelled' or run[2] ~= epoch or run[3] ~= token then return {'refused'} end

@@ -20,7 +20,7 @@ if payload ~= '' then
   end
 end
 if redis.call('EXISTS', TASK) == 1 then return {'exists', task_id, run_id} end
--- What is refused from here on is a submit that is new: one that was taken before is answered as it was.
+-- Only a new submit is refused from here on: a repeated one has had its reply above.
 local function most(task, name, default) return tonumber(redis.call('HGET', task, name) or '') or tonumber(default) end
 if redis.call('ZCARD', index_of('pending')) >= tonumber(max_pending) then return {'refused', 'pending', max_pending} end
 if HAS_PARENT then

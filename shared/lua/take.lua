@@ -1,4 +1,4 @@
--- Hand a running parent the notifications that its state does not have yet, fenced.
+-- Hand a running parent the notifications that are not in its state yet, under its claim.
 -- KEYS  18 the task's inbox
 -- ARGV  run_id  epoch  token  after (the last one in the state)
 -- Returns {'taken', entries of the inbox} or {'refused'}

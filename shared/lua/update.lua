@@ -1,5 +1,5 @@
--- Give a task a message, on the conversation that it has: a new run with it starts now, or when the active one has ended.
--- A repeated call gets the same answer.
+-- Give a task one more message: a run with it starts now, or when the task is done with its active run. A repeated call
+-- gets the same reply.
 -- KEYS  after the family: 30 the task's follow-ups  31 control channel  32 … ancestors, root first
 --       last: the tree's snapshots
 --       RUN is the task's last run, also where it has ended
@@ -15,9 +15,9 @@
 local task_id, last_run, seen, how, input, update_id, ring_again_ms, run_id, by, by_run, by_epoch, by_token, rubric,
   grade_queue, keyed = unpack(ARGV, 1, 15)
 local FOLLOW_UPS, CONTROL = KEYS[30], KEYS[31]
-local KEPT = 32 -- a reply that was lost is asked for again at once
+local KEPT = 32 -- updates that are remembered: whoever lost a reply asks again at once
 
--- The run that this update started ('' where it waits), if it came before.
+-- If this update came before: the run that it started ('' where it waits).
 local function came_before()
   if keyed == '1' then return redis.call('HGET', LARGE, 'update:' .. update_id) end
   for id, run in string.gmatch(redis.call('HGET', LARGE, 'updates') or '', '(%S+)=(%S*)') do
@@ -58,7 +58,8 @@ if how == 'enqueue' then
   emit(EVENTS, 'task.follow_up', '', '{}')
   return {'queued'}
 end
--- The next run begins with the usage that is noted by now; what the code of the last one still uses is told apart.
+-- The next run counts on from the usage that is noted now; what the last run's code still uses is added later
+-- (stopped.lua).
 local last = redis.call('HMGET', RUN, 'status', 'stopped_ms')
 if (last[1] == 'running' or last[1] == 'cancelled') and not last[2] then
   redis.call('HSET', RUN, 'usage_noted', redis.call('HGET', TASK, 'usage') or '{}')
@@ -66,7 +67,7 @@ end
 local overtaken = how == 'interrupt' and last_run or ''
 if overtaken ~= '' then
   redis.call('HINCRBY', TASK, 'epoch', 1)
-  -- The lease of a running one stays until its code has ended, or its worker is not heard of any more.
+  -- A running one keeps its lease until its code has ended, or its worker is gone.
   if last[1] == 'running' then
     redis.call('PUBLISH', CONTROL, last_run)
   else

@@ -307,8 +307,8 @@ BROKEN_SLOTS = {
     ),
     "whoever comes first has the slot": (
         ("claim",),
-        "redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES, NOW)",
-        "taken(SLOTS, LEASES, NOW) < slots",
+        "redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES)",
+        "taken(SLOTS, LEASES) < slots",
     ),
     "one whose slot is kept waits": (("claim",), "if score and score > NOW then return true end", ""),
     "a late heartbeat takes a slot": (
@@ -316,7 +316,7 @@ BROKEN_SLOTS = {
         "if not ended or (ended[1] == 'cancelled' and ended[2] == token) then",
         "if true then",
     ),
-    "more slots are dealt out than there are": (("admit",), "free = free - taken(slots, KEYS[1], now)", ""),
+    "more slots are dealt out than there are": (("admit",), "free = free - taken(slots, KEYS[1])", ""),
     "a slot is never free again": (("settle", "stopped", "cancel"), "{LEASES, RING_AT, SLOTS}", "{LEASES, RING_AT}"),
 }
 
