@@ -82,7 +82,7 @@ class Runner:
             await self._admit(facts.agent)
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
-        """Why the run is not ours: it was cancelled, waits for its time or for a slot, or somebody else has or had it."""
+        """Why the run is not ours: it was cancelled, waits for its time or a slot, or somebody else has or had it."""
         if cut is not None:
             await self._ring(cut.bells)
             return Cancelled()
