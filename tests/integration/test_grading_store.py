@@ -8,7 +8,7 @@ from families import ASKS, FAILED, LEASE_MS, Tree
 from outrider.shared.context import Claim
 from outrider.shared.grades import Grade
 from outrider.shared.queues import GRADERS
-from outrider.shared.rubric import Rubric
+from outrider.shared.rubric import PER_MESSAGE, Rubric
 from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.shared.transitions import CancelReply, Cut, Ending, Settled
@@ -72,6 +72,16 @@ async def test_work_without_a_rubric_is_not_graded(tasks):
     await tasks.submit(rubric=None, grade_queue=None)
     assert await tasks.run() == Settled()
     assert await tasks.state() == Status.SUCCESS
+
+
+async def test_the_beginning_of_the_request_is_kept_for_the_grader_alone(tasks):
+    given = {"text": "x" * 10_000 + "\ud800", "state": {}}
+    await tasks.submit(input=given)
+    await tasks.submit("plain", input=given, rubric=None, grade_queue=None)
+    await tasks.submit("itself", input=given, grade_queue=None)
+    kept = [await tasks.store.request(name) for name in ("t", "plain", "itself")]
+    assert [len(text) for text in kept] == [PER_MESSAGE + 1, 0, 0]
+    assert (await tasks.claim()).input == given
 
 
 @pytest.mark.parametrize(("ending", "state"), [(FAILED, Status.ERROR), (ASKS, Phase.ASKING)])
