@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from machine_checks import drained, snapshot
-from machine_ground import AGENT, LEASE_MS, Connections, Ground, Twice, ending
+from machine_ground import AGENT, LEASE_MS, Connections, Ground, Twice, ending, evenly
 from machine_model import QUESTIONS
 from outrider.shared.records import Fault
 from outrider.shared.statuses import RunStatus, Strategy
@@ -31,9 +31,9 @@ F = TypeVar("F", bound="Callable[..., None]")
 STEPS: list[tuple[str, str, int]] = []  #: name, what it needs, how often
 
 yes_or_no = st.booleans()
-mostly = st.sampled_from([True, True, True, False])
-strategies = st.sampled_from([None, *Strategy])
-endings = st.sampled_from(["success", "success", "success", "success", "error", "error", "timeout", "waiting"])
+mostly = evenly([True, True, True, False])
+strategies = evenly([None, *Strategy])
+endings = evenly(["success", "success", "success", "success", "error", "error", "timeout", "waiting"])
 
 
 def step(needs: str, often: int = 1) -> Callable[[F], F]:
@@ -70,7 +70,7 @@ class Machine(Ground):
     def go_on(self, data: Any) -> None:
         self.draw, self.sound = data.draw, False
         names = [name for name, needs, often in STEPS if getattr(self, needs) for _ in range(often)]
-        getattr(self, self.draw(st.sampled_from(names), "step"))()
+        getattr(self, self.draw(evenly(names), "step"))()
 
     # Submitting
 
@@ -116,11 +116,11 @@ class Machine(Ground):
     def settle(self) -> None:
         self.end(self.pick(self.hands), self.draw(endings))
 
-    @step("hands_below_a_cut", often=4)
+    @step("hands_below_a_cut", often=20)
     def settle_below_a_cut(self) -> None:
         self.end(self.pick(self.hands_below_a_cut), self.draw(endings))
 
-    @step("hands_below_one_that_asks", often=6)
+    @step("hands_below_one_that_asks", often=20)
     def settle_below_one_that_asks(self) -> None:
         """News comes while a person is asked."""
         self.end(self.pick(self.hands_below_one_that_asks), self.draw(endings))
@@ -130,7 +130,7 @@ class Machine(Ground):
         """The parents' middleware before a model call."""
         self.take_in(self.pick(self.readers))
 
-    @step("readers", often=3)
+    @step("readers", often=6)
     def read_once_more(self) -> None:
         """The middleware after the final answer."""
         self.look_once_more(self.pick(self.readers))
@@ -157,7 +157,7 @@ class Machine(Ground):
     @step("hands", often=2)
     def retry(self) -> None:
         """The agent ended in an error that is worth another attempt."""
-        hand, max_attempts = self.pick(self.hands), self.draw(st.sampled_from([1, 2, 2, 3]))
+        hand, max_attempts = self.pick(self.hands), self.draw(evenly([1, 2, 2, 3]))
         expected = self.model.release(hand.task, "retried", max_attempts) if hand.holds else "refused"
         work = self.store.retry(
             self.facts(hand.task),
@@ -256,9 +256,9 @@ class Machine(Ground):
     @step("tasks")
     def answer_anything(self) -> None:
         """It may not be asked, not be asked any more, or be one of two that are."""
-        self.answer_question(self.pick(self.tasks), self.draw(st.sampled_from([None, *QUESTIONS])))
+        self.answer_question(self.pick(self.tasks), self.draw(evenly([None, *QUESTIONS])))
 
-    @step("answered", often=3)
+    @step("answered", often=8)
     def ask_once_more(self) -> None:
         """A run that was answered asks again."""
         bell = self.pick(self.answered)
@@ -266,7 +266,7 @@ class Machine(Ground):
         if hand := self.answer_bell(*bell):
             self.end(hand, "waiting")
 
-    @step("half_answered", often=3)
+    @step("half_answered", often=8)
     def answer_again(self) -> None:
         """What was answered before, while other questions are open."""
         task = self.pick(self.half_answered)
@@ -288,7 +288,7 @@ class Machine(Ground):
         """A sweeper is slow, or is wrong."""
         self.expire(*self.pick(self.expiries))
 
-    @step("outlived", often=4)
+    @step("outlived", often=20)
     def expire_what_was_answered(self) -> None:
         """The question before the one that is asked now."""
         expiry = self.pick(self.outlived)
@@ -307,7 +307,7 @@ class Machine(Ground):
         self.views.remove(view)
         self.deal_with(view, max_attempts=self.draw(st.integers(1, 2)))
 
-    @step("rescued", often=8)
+    @step("rescued", often=40)
     def come_back(self) -> None:
         """A worker is heard of again just before a sweeper gives its run up."""
         view, hand = self.pick(self.rescued)
