@@ -82,7 +82,7 @@ class Caller:
         tasks = [task for task_id in ids[:LISTED] if (task := await self._there(task_id))]
         return [task for task in tasks if wanted is None or task.status == wanted], len(ids) > LISTED
 
-    def told(self, text: str, *tasks: Task) -> Command[Any]:
+    def answer(self, text: str, *tasks: Task) -> Command[Any]:
         """The tool's answer, and what the parent's state keeps of the tasks that it is about."""
         answer, known = ToolMessage(text, tool_call_id=self.runtime.tool_call_id), self._known
         entries = {task.task_id: _entry(task, known.get(task.task_id)) for task in tasks}

@@ -144,7 +144,7 @@ class Outrider:
         A notification is acknowledged when the loop asks for the next one, or by `acknowledge`; until then it comes
         again, with the same id, wherever the inbox is read next. One reader at a time has an inbox, by a lease; another
         one waits until that one has ended or died. It ends when the parent was cancelled and all is read. Redis may
-        restart meanwhile. Raises `UnknownTask`, `BadInput` where the task is at home in a worker, and `InboxLost` where
+        restart meanwhile. Raises `UnknownTask`, `BadInput` where the task runs in workers, and `InboxLost` where
         another reader took over.
         """
         return inbox.notes(self._session, check_id(parent_id, "parent"))

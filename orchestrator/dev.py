@@ -21,7 +21,7 @@ from ..shared.devfile import Dev, DevFolder
 from ..shared.settings import mask_url, redis_is_named
 from .embedded import EmbeddedRedis
 from .ports import port_near
-from .programs import Happened, Printer, Program, ProgramEnded, Told
+from .programs import Happened, Printer, Program, ProgramEnded, StopRequested
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ class DevServer:
                 self._settings = self._settings.model_copy(update={"redis_url": self._redis.url})
                 threading.Thread(target=self._watch_redis, args=(self._redis,), daemon=True).start()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, lambda told, _frame: self._happened.put(Told(told)))
+                signal.signal(number, lambda told, _frame: self._happened.put(StopRequested(told)))
             code = 0
             try:
                 self._live(began, stack.enter_context(port_near(FLOWER_HOST, FLOWER_PORT)))
@@ -99,7 +99,7 @@ class DevServer:
         app = make_app(self._settings)
         while not (_flower_answers(flower_url) and _worker_answers(app, name)):
             self._wait(LOOK_SECONDS)
-        self._folder.tell(Dev(redis_url, flower_url, self._settings.namespace, os.getpid()))
+        self._folder.announce(Dev(redis_url, flower_url, self._settings.namespace, os.getpid()))
         self._say(f"ready in {time.monotonic() - began:.1f} s: Flower at {flower_url}, Redis at {mask_url(redis_url)}")
         self._say("in another terminal, in this folder: outrider submit AGENT TEXT --wait; Ctrl-C here stops all")
         while True:
@@ -120,7 +120,7 @@ class DevServer:
             what = self._happened.get(timeout=seconds)
         except Empty:
             return
-        if isinstance(what, Told):
+        if isinstance(what, StopRequested):
             raise Stopped
         self._ended.add(what.name)
         raise ProgramFailed(what)
@@ -148,7 +148,7 @@ class DevServer:
             except Empty:
                 self._say(f"{program.name} has not ended within {seconds:g} s: killed")
                 return True
-            if isinstance(what, Told):
+            if isinstance(what, StopRequested):
                 return False
             self._ended.add(what.name)
         return True

@@ -28,13 +28,13 @@ class ProgramEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StopRequested:
     """Someone tells `dev` to stop."""
 
     signal: int
 
 
-Happened: TypeAlias = ProgramEnded | Told
+Happened: TypeAlias = ProgramEnded | StopRequested
 
 
 class Printer:
@@ -61,7 +61,7 @@ class Printer:
                 print(head, self._clean(text), file=self._out, flush=True)
             except (OSError, ValueError):
                 self._read = False
-                self._happened.put(Told(signal.SIGPIPE))
+                self._happened.put(StopRequested(signal.SIGPIPE))
 
 
 class Program:

@@ -1,11 +1,11 @@
-"""What a client's methods share: its settings, `langgraph.json`, what workers tell, and its links while it is open."""
+"""What a client's methods share: settings, `langgraph.json`, the workers' catalogue, and links while it is open."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..shared.catalogue import Heard
+from ..shared.catalogue import CachedCatalogue
 from ..shared.config import Config
 from ..shared.connections import reachable
 from ..shared.errors import OutriderError
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One client's means to act. It may be opened and closed again and again, on the loop that uses it."""
+    """The state of one client. It may be opened and closed several times, on the loop that uses it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.links: links.Links | None = None  #: `None`: it is not open
         self._config: Config | None = None
-        self._heard = Heard()
+        self._catalogue = CachedCatalogue()
 
     @classmethod
     def inside(cls, run: Running) -> Session:
-        """What the worker has that executes this run, its connections too; it is never closed."""
+        """A session on the settings and connections of the worker that executes this run. It is never closed."""
         session = cls(run.settings)
         session.links, session._config = links.links_of(run), run.config
         return session
@@ -68,11 +68,11 @@ class Session:
         return self._config
 
     async def catalogue(self) -> Catalogue:
-        """What the workers that live tell of agents and queues."""
-        return await self._heard.read(self.store.redis, self.store.keys)
+        """What live workers have published about agents and queues."""
+        return await self._catalogue.read(self.store.redis, self.store.keys)
 
     async def ring(self, *bells: Bell) -> list[str]:
-        """Ring; a note for each bell that the broker does not take."""
+        """Ring bells. Returns a note for each that the broker did not take."""
         notes = []
         for bell in bells:
             try:

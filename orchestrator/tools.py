@@ -60,7 +60,7 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
     async def check(task_id: str, runtime: ToolRuntime[Any, Any], offset: int = 0) -> Command[Any]:
         caller = Caller.of(runtime)
         task = await caller.task(task_id)
-        return caller.told(report(task, offset), task)
+        return caller.answer(report(task, offset), task)
 
     async def update(task_id: str, message: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         caller = Caller.of(runtime)
@@ -69,7 +69,7 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
         # A step that runs again after a crash gives the message once.
         updated = await updating.update(caller.at.session, task_id, message, strategy, key=caller.key)
         task = await read_task(caller.at.session, task_id)
-        return caller.told(_what_became_of(updated, task, caller.parent_id), task)
+        return caller.answer(_what_became_of(updated, task, caller.parent_id), task)
 
     async def cancel(task_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         caller = Caller.of(runtime)
@@ -77,7 +77,7 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
         answer = await cancelling.cancel(caller.at.session, task_id, by=caller.parent_id)
         already = f"Task {task_id} had already ended: {answer.status.value}. Nothing was changed."
         text = f"Task {task_id} is cancelled." if answer.outcome == "cancelled" else already
-        return caller.told(text, await read_task(caller.at.session, task_id))
+        return caller.answer(text, await read_task(caller.at.session, task_id))
 
     async def list_tasks(runtime: ToolRuntime[Any, Any], status_filter: Filter | None = None) -> Command[Any]:
         caller, wanted = Caller.of(runtime), None if status_filter == "all" else status_filter
@@ -88,7 +88,7 @@ def background_tools(subagents: Mapping[str, Subagent]) -> list[BaseTool]:
             lines.append(f"(what is waiting: {FOR_A_PERSON})")
         if more:
             lines.append(f"(only the {LISTED} newest are shown)")
-        return caller.told("\n".join(lines) or nothing, *tasks)
+        return caller.answer("\n".join(lines) or nothing, *tasks)
 
     agents = "\n".join(subagent.line for subagent in subagents.values())
     return [
@@ -118,7 +118,7 @@ async def _start(caller: Caller, subagent: Subagent, description: str, snapshot:
     submitted = await submitting.submit(at.session, request, parent_id, snapshot)
     task = await read_task(at.session, submitted.task_id)
     told = _whether_told(task, parent_id)
-    return caller.told("\n".join((f"Started task {task.task_id} ({subagent.name}). {told}", *submitted.notes)), task)
+    return caller.answer("\n".join((f"Started task {task.task_id} ({subagent.name}). {told}", *submitted.notes)), task)
 
 
 def _whether_told(task: Task, parent_id: str | None) -> str:

@@ -86,7 +86,7 @@ async def _given(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return what the run will be given, and notes; `BadInput` or `BrokenAgent` names the fault and the remedy."""
     if task.home != "worker":
-        raise BadInput(f"task {task.task_id} is at home elsewhere: it gets no runs here, only notifications")
+        raise BadInput(f"task {task.task_id} is an external parent: it gets no runs, only notifications")
     known = (await session.catalogue()).agents.get(task.agent)
     given, notes = check_input(task.agent, text, state, known, added=graded.state if graded else {})
     check_size(session.settings.max_input_bytes, **given)

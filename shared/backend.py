@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .file_layout import Namespace
 
-ATTEMPTS = 64  #: of one edit; each that fails means that another one got through
+ATTEMPTS = 64  #: of one edit; each that fails means that another edit succeeded
 
 
 class Conflict(OutriderError):
@@ -81,7 +81,7 @@ class OutriderBackend(StoreBackend):
         new_string: str,
         replace_all: bool = False,  # noqa: FBT001, FBT002 - deepagents' signature
     ) -> EditResult:
-        """Replace text in a file. What does not work out is told in the result's `error`."""
+        """Replace text in a file. The result's `error` says what did not work."""
         return await self._edit(*self._place(), file_path, old_string, new_string, replace_all)
 
     def edit(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LARGE = 2**20  #: bytes of a batch; a larger command goes alone. No setting of Redis refuses less.
-TRIES = 5  #: exchanges that lose their connection, before what was asked is taken for the reason
+TRIES = 5  #: exchanges that lose their connection, before the commands themselves are taken for the cause
 PAUSES = (0.05, 2.0)  #: first and longest pause, in seconds, before a command is asked again
 
 
@@ -46,9 +46,9 @@ class BatchingRedis(redis.asyncio.Redis):
 
     Each caller gets its own reply or error. After a lost connection the whole batch is sent again, as each of its
     commands would have been; one that loses its connection each time is taken apart, so that no command can keep
-    others from their replies. A caller that is cancelled leaves the others alone. A `patient` client sits it out while
-    Redis cannot serve: `refusals.REFUSALS`. `linger` gives the seconds for which commands gather before they go: 0 is
-    one turn of the loop.
+    others from their replies. A caller that is cancelled does not disturb the others. A `patient` client waits while
+    Redis is up and cannot serve: `refusals.REFUSALS`. `linger` gives the seconds for which commands gather before they
+    go: 0 is one turn of the loop.
     """
 
     patient = False
@@ -98,7 +98,7 @@ class BatchingRedis(redis.asyncio.Redis):
         replies: list[Any] | None
         try:
             replies = await self._replies(batch)
-        except BaseException as error:  # noqa: BLE001 whatever it is, the callers must hear of it
+        except BaseException as error:  # noqa: BLE001 whatever it is, the callers must get it
             replies = [error] * len(batch)
         if replies is None:
             for asked in batch:

@@ -23,7 +23,7 @@ def bell_for(task_id: str, run_id: str, *, queue: str, agent: str, title: str, k
 
 
 def bells_of(*replies: list[bytes]) -> tuple[Bell, ...]:
-    """The bells to ring now, of what scripts say about the runs that they started; an empty reply has none."""
+    """The bells to ring now, from what scripts reply about the runs that they started; an empty reply has none."""
     return tuple(_bell_of(reply) for reply in replies if reply)
 
 

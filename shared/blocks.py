@@ -12,7 +12,7 @@ Block: TypeAlias = dict[str, Any]
 
 MEDIA = frozenset({"image", "audio", "video", "file"})
 MEDIA_LIMIT = 4_000_000  #: characters of all media that go along with one result
-#: Of a block of media nothing else goes along: the rest is for the agent's own eyes, or for its provider.
+#: The fields of a media block that go along: the others are for the agent itself, or for its provider.
 MEDIA_FIELDS = ("base64", "url", "file_id", "mime_type")
 #: Blocks of LangChain that are no words of an answer.
 OMITTED = frozenset(
@@ -33,8 +33,8 @@ KNOWN = MEDIA | OMITTED | {"text", "text-plain"}
 LABEL = 100  #: characters of what a block says of its own kind
 
 
-def told(value: Any) -> tuple[str, tuple[Block, ...]]:
-    """The text of a result, and the media that go along. Each of them is named in the text too."""
+def text_and_media(value: Any) -> tuple[str, tuple[Block, ...]]:
+    """The text of a result, and the media that go along with it. Each of the media is named in the text too."""
     if isinstance(value, str):
         return clean(value), ()
     if not _are_blocks(value):
@@ -59,7 +59,7 @@ def told(value: Any) -> tuple[str, tuple[Block, ...]]:
 
 
 def _is_sound(block: Block) -> bool:
-    """Whether a provider may take it: one that it refuses stays in the conversation, and each later call is refused."""
+    """Whether a provider can take it: a block that it refuses stays in the conversation, and fails each later call."""
     if not _MIME_TYPE.fullmatch(block.get("mime_type", "x/y")):
         return False
     try:

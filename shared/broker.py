@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import celery.events.dispatcher  # noqa: F401 imported late, two threads that ring at once would deadlock in the import
+import celery.events.dispatcher  # noqa: F401 imported here: two threads that ring at once would deadlock importing it
 from celery import Celery
 from kombu.exceptions import ChannelError, ConnectionError, OperationalError  # noqa: A004 not that of Python
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .bells import Bell
     from .settings import Settings
 
-__all__ = ["BROKER_ERRORS", "KINDS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell"]
+__all__ = ["BROKER_ERRORS", "KINDS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell_monitors"]
 
 #: The Celery task of each kind of run.
 TASK_NAMES = {RunKind.AGENT: "outrider.run", RunKind.GRADE: "outrider.grade"}
@@ -99,10 +99,10 @@ def ring(app: Celery, bell: Bell) -> None:
         raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None
 
 
-def tell(app: Celery, event: str, run_id: str, *, node: str, **facts: object) -> None:
-    """Tell monitors what became of a run, such as `task-retried`, in the name of a worker.
+def tell_monitors(app: Celery, event: str, run_id: str, *, node: str, **facts: object) -> None:
+    """Send monitors an event about a run, such as `task-retried`, in the name of a worker. Nothing else reads it.
 
-    Blocks and raises as `ring` does. Nothing but monitors reads it.
+    Blocks and raises as `ring` does.
     """
     try:
         with app.events.default_dispatcher(hostname=node) as dispatcher:

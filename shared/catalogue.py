@@ -1,4 +1,4 @@
-"""The catalogue: what workers tell of the agents that they have built, and of the queues that they serve."""
+"""The catalogue: what live workers publish about the agents that they have built and the queues that they serve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .keys import Keys
 
-HEARD_SECONDS = 1.0  #: that what was heard of workers counts; they repeat themselves every lease
+CACHED_SECONDS = 1.0  #: how long a client uses what it has read; workers publish once a lease
 
 
 class Published(Record):
@@ -32,17 +32,17 @@ class Published(Record):
     broken: str | None = None  #: why it cannot be built
 
 
-class _Word(Record):
-    """What one worker process says."""
+class _Entry(Record):
+    """What one worker process has published."""
 
-    until_ms: int  #: Unix ms on the Redis clock: then it is not heard of any more
+    until_ms: int  #: Unix ms on the Redis clock; then it counts no more
     agents: tuple[Published, ...]
     queues: tuple[str, ...]  #: that it takes bells from
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What the workers that live say."""
+    """What all live workers have published."""
 
     agents: dict[str, Published]  #: by name
     queues: frozenset[str]  #: that any of them takes bells from
@@ -51,55 +51,54 @@ class Catalogue:
 async def publish(
     redis: Any, keys: Keys, worker: str, agents: Iterable[Published], valid_ms: int, *, queues: Iterable[str] = ()
 ) -> None:
-    """Tell submitters what this worker process knows of its agents, and which queues it takes bells from.
+    """Publish what this worker process knows of its agents, and which queues it takes bells from.
 
-    To be said again before its time is over.
-
-    Another word of the same worker is replaced; those of workers that are gone go with it.
+    It counts for `valid_ms`, so it must be published again before. It replaces what this worker published before;
+    entries of workers that are gone are removed.
     """
-    words, now_ms = await _words(redis, keys)
-    gone = [name for name, word in words.items() if word.until_ms <= now_ms]
+    entries, now_ms = await _entries(redis, keys)
+    gone = [name for name, entry in entries.items() if entry.until_ms <= now_ms]
     if gone:
         await redis.hdel(keys.catalogue(), *gone)
-    word = _Word(until_ms=now_ms + valid_ms, agents=tuple(agents), queues=tuple(queues))
-    await redis.hset(keys.catalogue(), worker, word.model_dump_json())
+    entry = _Entry(until_ms=now_ms + valid_ms, agents=tuple(agents), queues=tuple(queues))
+    await redis.hset(keys.catalogue(), worker, entry.model_dump_json())
 
 
 async def read(redis: Any, keys: Keys) -> Catalogue:
-    """What the workers that live say; empty where none does.
+    """What all live workers have published; empty where there are none.
 
-    An agent is broken only where no worker can build it: a host may lack its packages, or a key.
+    An agent counts as broken only where no worker can build it: one host may lack its packages, or a key.
     """
-    words, now_ms = await _words(redis, keys)
-    alive = [word for _, word in sorted(words.items()) if word.until_ms > now_ms]
+    entries, now_ms = await _entries(redis, keys)
+    alive = [entry for _, entry in sorted(entries.items()) if entry.until_ms > now_ms]
     merged: dict[str, Published] = {}
-    for agent in (agent for word in alive for agent in word.agents):
+    for agent in (agent for entry in alive for agent in entry.agents):
         known = merged.get(agent.name)
         if known is None or known.broken:
             merged[agent.name] = agent
-    return Catalogue(merged, frozenset(queue for word in alive for queue in word.queues))
+    return Catalogue(merged, frozenset(queue for entry in alive for queue in entry.queues))
 
 
-class Heard:
-    """What workers say, for one that asks again and again: what was heard a moment ago is not asked anew."""
+class CachedCatalogue:
+    """The catalogue for a client that reads it at each submit."""
 
     def __init__(self) -> None:
-        self._said = Catalogue({}, frozenset())
+        self._cached = Catalogue({}, frozenset())
         self._until = 0.0
 
     async def read(self, redis: Any, keys: Keys) -> Catalogue:
-        """As the function `read`, at most `HEARD_SECONDS` ago. That nobody spoke is not remembered."""
-        if not self._said.agents or time.monotonic() >= self._until:
-            self._said = await read(redis, keys)
-            self._until = time.monotonic() + HEARD_SECONDS
-        return self._said
+        """What `read` returned at most `CACHED_SECONDS` ago. A catalogue without agents is always read anew."""
+        if not self._cached.agents or time.monotonic() >= self._until:
+            self._cached = await read(redis, keys)
+            self._until = time.monotonic() + CACHED_SECONDS
+        return self._cached
 
 
-async def _words(redis: Any, keys: Keys) -> tuple[dict[str, _Word], int]:
-    """What each worker said last, and the time in Unix ms on the Redis clock."""
+async def _entries(redis: Any, keys: Keys) -> tuple[dict[str, _Entry], int]:
+    """What each worker published last, and the time in Unix ms on the Redis clock."""
     fields, (seconds, micros) = await asyncio.gather(redis.hgetall(keys.catalogue()), redis.time())
-    words: dict[str, _Word] = {}
+    entries: dict[str, _Entry] = {}
     for worker, text in fields.items():
-        with suppress(ValidationError):  # another version may say other things
-            words[worker.decode()] = _Word.model_validate_json(text)
-    return words, seconds * 1000 + micros // 1000
+        with suppress(ValidationError):  # of a worker of another version
+            entries[worker.decode()] = _Entry.model_validate_json(text)
+    return entries, seconds * 1000 + micros // 1000

@@ -1,6 +1,6 @@
-"""Records: how a checkpoint's frame lies in Redis, which keys a thread has, and what a script's reply means.
+"""How checkpoints lie in Redis: the record of each, the keys of a thread, and what a script's reply means.
 
-The head of a record is text that scripts read (parent, delta channels, versions); its payload is for us alone.
+The head of a record is text that scripts read (parent, delta channels, versions); only Python reads its payload.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class AgentEntry:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What we read of `langgraph.json`. Keys that other tools use are left alone."""
+    """What outrider reads of `langgraph.json`. Other tools' keys are ignored."""
 
     file: Path
     agents: dict[str, AgentEntry]

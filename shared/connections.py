@@ -1,4 +1,4 @@
-"""The one way to a Redis client, and what is said when Redis is out of reach."""
+"""How Redis clients are made, and the error for a Redis that is out of reach."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 POOL_SIZE = 64  #: connections of one client; a caller beyond it waits for a free one
 
 
-# After a restart of Redis every pooled connection is dead, and learns it only by failing. Transitions and checkpoints
-# may be repeated: that is how they are written. A server that does not answer in time is not asked again.
+# After a restart of Redis every pooled connection is dead, and notices only when it fails. Transitions and checkpoints
+# are written so that they may be repeated. A server that does not answer in time is not asked again.
 HURRY = Retry(ExponentialBackoff(cap=0.2, base=0.02), 3, (RedisConnectionError,))
-#: While Redis is away, a run that is at work sits it out.
+#: A run that is at work waits for as long as Redis is away.
 PATIENCE = Retry(
     ExponentialBackoff(cap=2, base=0.05),
     retries=-1,
@@ -65,9 +65,9 @@ def connect(
 
 
 def _heeding(base: type[AbstractConnection]) -> type[AbstractConnection]:
-    """The connection class, made to heed every cancel.
+    """The connection class, changed so that no cancel is lost.
 
-    redis-py sends within `asyncio.wait_for`, and that of Python 3.11 forgets a cancel that comes as the send ends: the
+    redis-py sends within `asyncio.wait_for`. In Python 3.11 that swallows a cancel which comes as the send ends: the
     run, or the wait, that was to end would go on for ever.
     """
     if sys.version_info >= (3, 12):

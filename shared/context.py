@@ -1,4 +1,4 @@
-"""The running claim: who this code works for, known by a context variable inside a run."""
+"""The running claim: a context variable by which code inside a run knows for which run it works."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Claim:
     taken: int = 0  #: last one that the parents' middleware took in since
     saved: bool = False  #: a checkpoint or a write was sent under it
     stale: bool = False  #: a write was refused: this claim was replaced
-    cancels_itself: bool = False  #: its own code cancelled its task, and may end before what is below is closed
+    cancels_itself: bool = False  #: its own code cancelled its task, and may be stopped before all below is closed
     on_stale: Callable[[], None] | None = field(default=None, repr=False)  #: called once, from any thread
 
     def mark_stale(self) -> None:
@@ -50,7 +50,7 @@ class Running:
     claim: Claim
     task: Task
     run: Run
-    context: dict[str, Any] | None  #: what the task's runs are given, and its children in their turn
+    context: dict[str, Any] | None  #: of all runs of the task, and so of what it starts
     configurable: dict[str, Any]  #: likewise
     emit: Callable[[str, dict[str, Any]], None]  #: put an event into the task's stream, from any thread
     store: Store

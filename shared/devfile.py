@@ -1,7 +1,7 @@
-"""`.outrider/dev.json`: where the `outrider dev` of this folder answers, as long as it lives.
+"""`.outrider/dev.json`: the addresses of the `outrider dev` of this folder while it is up.
 
-Whether it lives is told by a lock that ends with its process, however that ends: a process id may belong to another
-program by now.
+A lock that its process holds says whether it is up: it goes with the process, however that ends. A process id would
+not do, since another program may have it by now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER: Final = ".outrider"
-# Whoever looks whether a `dev` lives holds the lock for a moment.
+# Another command that looks whether a `dev` is up holds the lock for a moment.
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 20, 0.02
 
 
@@ -53,7 +53,7 @@ class DevFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the one `dev` of this folder, which is made; `BadInput` names the process that is it already."""
+        """Be the one `dev` of this folder, which is made if missing; `BadInput` names the process of another one."""
         with self._open() as lock:
             for left in reversed(range(LOCK_TRIES)):
                 if _take(lock.fileno(), fcntl.LOCK_EX):
@@ -84,8 +84,8 @@ class DevFolder:
                 f"{self.path} cannot be written: {error.strerror} (an `outrider dev` keeps its data there)"
             ) from None
 
-    def tell(self, dev: Dev) -> None:
-        """Let other commands find it. The file is for its owner alone: a URL may hold a password."""
+    def announce(self, dev: Dev) -> None:
+        """Let other commands find this `dev`. Only its owner may read it: a URL may hold a password."""
         new = self._file.with_suffix(".new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(asdict(dev), file, indent=2)

@@ -98,7 +98,7 @@ class LimitReached(OutriderError):
 
 
 class NotWaiting(OutriderError):
-    """An answer came for a task that asks nothing."""
+    """An answer came for a task that has no open question."""
 
     def __init__(self, task_id: str, status: Status) -> None:
         self.task_id, self.status = task_id, status

@@ -17,14 +17,16 @@ GRADE_FINISHED: Final = "grade.finished"
 #: Every type, and what its data holds.
 EVENTS: Final[dict[str, str]] = {
     "task.submitted": "the task was written: `agent`, `title`",
+    "task.registered": "an external parent was written: `agent`, `title`",
     "run.claimed": "a worker took the run: `worker`",
-    "run.waits": "its agent has as many runs at work as it may: it waits its turn: `for` (`slot`)",
+    "run.waits": "its agent has as many runs at work as it may, so it waits: `for` (`slot`)",
     "run.given_back": "its worker shuts down; it goes on from its last step",
     "run.lost": "its worker was not heard of; it goes on from its last step",
     "run.retried": "an error is worth another attempt, after so many seconds: `error_type`, `seconds`",
     "task.resting": "the run ended well while subagents are at work: no worker is held",
     "task.woken": "news came to a task at rest, and a run was queued for it",
-    "inbox.arrived": "a subagent's end, or its question to a person, was told: `task_id`",
+    "inbox.arrived": "a notification of a subagent's end, or of its question to a person, came: `task_id`",
+    "inbox.left": "the reader of an external parent's inbox has left it",
     "task.grading": "the run ended well, and its work waits for a grader",
     GRADE_STARTED: "a grader works: `grading_run_id`, `iteration`",
     GRADE_FINISHED: "the work was graded: as above, and `result`, `explanation`, `unverified`, `gaps`",
@@ -40,7 +42,7 @@ EVENTS: Final[dict[str, str]] = {
     TOKENS: "a model wrote text: `text`, `node`, `message_id`",
     TOOL_STARTED: "a tool was called: `name`, `id` of the call, `args` as text, cut",
     TOOL_ENDED: "a tool has ended: `name`, `id`, `ok`",
-    PROGRESS: "the agent told how far it is: `done`, `total`, `fraction`, `note`",
+    PROGRESS: "the agent said how far it is: `done`, `total`, `fraction`, `note`",
     CUSTOM: "the agent wrote to LangGraph's stream writer: `data`",
     DROPPED: "events that came faster than they could be written: `count`",
 }

@@ -1,4 +1,4 @@
-"""A task among its parent and its children: the keys that scripts get of them."""
+"""The keys of a task's parent and children that scripts are given."""
 
 from __future__ import annotations
 

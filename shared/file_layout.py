@@ -1,4 +1,4 @@
-"""Records of the file store: how names and values lie in Redis, what a stored item is, and what a filter matches."""
+"""How the file store's items lie in Redis: names, values, what is known of an item, and what a filter matches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Flower, made safe to leave open: `outrider flower`, and `celery -A outrider.worker.main flower` too.
+"""Flower, made safe to run without a login: for `outrider flower` and `celery -A outrider.worker.main flower`.
 
-Where nobody has to log in, Flower's API is closed, or open to every page that a browser shows. On loopback, ours is
-open to this machine's programs and to Flower's own pages alone; elsewhere it does not start without authentication.
+Without a login, Flower's API is either closed, or open to every page that a browser shows. Ours is open to programs of
+this machine and to Flower's own pages alone, on loopback; elsewhere it does not start without authentication.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def is_loopback(address: str) -> bool:
 
 
 def is_foreign(method: str, host: str, headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends this for another page than Flower's own.
+    """Whether a browser sends this request for another page than Flower's own.
 
-    Browsers name the page's site, older ones its origin; neither can be forged by a page. A name of the host that is
-    not this machine's may be one that a stranger lets point here. What opens as a page of its own shows it to the
-    person alone, and changes nothing.
+    Browsers send the page's site, older ones its origin; no page can forge either. A host name that is not this
+    machine's is refused too: a stranger's name may point here. Opening Flower's page from a link elsewhere is allowed:
+    only the person sees it, and it changes nothing.
     """
     if not is_loopback(urlsplit(f"//{host}").hostname or ""):
         return True

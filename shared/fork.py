@@ -1,7 +1,7 @@
 """Forks: a child that begins with its parent's conversation, as the parent's model saw it.
 
-What is the parent's own does not go along: artifacts of its tools, marks of what was put into files, facts of
-notifications. Ids of messages stay, so that a provider's cache holds.
+What only concerns the parent is left out: artifacts of its tools, marks of what was put into files, facts of
+notifications. Message ids stay, so that a provider's cache holds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def conversation(state: Mapping[str, Any]) -> list[BaseMessage]:
 
 
 def without_names(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages for an agent that has no files: a mark stands for media that lie in one."""
+    """The messages for an agent that has no files: media that lie in a file are replaced by a mark."""
     return [_marked(message) for message in messages]
 
 

@@ -1,4 +1,4 @@
-"""Verdicts and grades: what a grader may say, what is recorded of it, and which criteria it has to account for."""
+"""Verdicts, which graders give, and grades, which are recorded; and the criteria that a verdict must account for."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def new_id() -> str:
 
 def new_token() -> str:
     """A fresh random claim token, 16 hex digits."""
-    # No secret, and no call to the system: that would hand the interpreter to another thread in each run.
+    # It is no secret. Asking the system for random bytes would hand the interpreter to another thread in each run.
     return f"{random.getrandbits(64):016x}"
 
 
@@ -39,7 +39,7 @@ def is_id(value: object) -> bool:
 
 
 def shorten(shown: str, limit: int = 60) -> str:
-    """What is shown of a value in an error's one line."""
+    """A value, cut to be shown in an error of one line."""
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

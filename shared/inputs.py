@@ -1,18 +1,19 @@
-"""What a run is given, as it lies in Redis: one line of JSON for each message that is not in the saved state yet."""
+"""A run's input as it lies in Redis: one line of JSON for each message that is not in the saved state yet."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-ANSWERS = "answers"  #: what the input of a run has that goes on with answers: values by the ids of the questions
-FEEDBACK = "feedback"  #: what the input of a run has that revises graded work
+ANSWERS = "answers"  #: key in the input of a run that goes on with answers: values by the ids of the questions
+FEEDBACK = "feedback"  #: key in the input of a run that revises graded work
 
 
 def joined(lines: bytes) -> dict[str, Any]:
     """`{"text": …, "state": {…}}` of all lines together: texts and messages in their order, of other keys the last.
 
-    Several come where a run ended before it had saved what it was given; an answer is no good then any more.
+    There are several where a run ended before it had saved its input. Answers among them are left out: their question
+    is gone.
     """
     inputs = [json.loads(line) for line in lines.split(b"\n") if line]
     if len(inputs) <= 1:

@@ -67,11 +67,11 @@ class Keys:
         return self._key("follow_ups", task_id)
 
     def remains(self, task_id: str) -> str:
-        """Hash: the record of a task that is out of sight, until all else of it is removed."""
+        """Hash: the record of a hidden task, until everything else of it is removed."""
         return self._key("remains", task_id)
 
     def of_task(self, task_id: str) -> list[str]:
-        """What a task has besides its record, its runs, its checkpoints, and its files."""
+        """The keys of a task besides its record, its runs, its checkpoints, and its files."""
         return [
             self.runs(task_id),
             self.large(task_id),
@@ -107,7 +107,7 @@ class Keys:
         return self._key("trees")
 
     def condemned(self) -> str:
-        """Sorted set: tasks that are out of sight and still to be removed, by since when."""
+        """Sorted set: hidden tasks that are still to be removed, by the moment when they were hidden."""
         return self._key("condemned")
 
     def status(self, status: Status) -> str:
@@ -164,7 +164,7 @@ class Keys:
         return self._key("control")
 
     def catalogue(self) -> str:
-        """Hash: what each worker process says of its agents, as JSON."""
+        """Hash: what each worker process has published, as JSON."""
         return self._key("catalogue")
 
     # checkpoints

@@ -34,7 +34,7 @@ PositiveInt = Annotated[int, BeforeValidator(_positive), Field(strict=True)]
 PositiveSeconds = Annotated[float, BeforeValidator(_positive)]
 
 
-#: What trees of tasks may grow to where nobody says otherwise: an agent that goes on starting tasks ends here.
+#: Defaults for the size of trees: they stop an agent that starts tasks without end.
 MAX_OPEN_CHILDREN, MAX_DEPTH, MAX_DESCENDANTS = 1_000, 50, 10_000
 MAX_PENDING = 100_000  #: tasks that wait for a worker, in all
 
@@ -63,7 +63,7 @@ class Limits(Record):
             raise BadInput(f"{where}: {_first_fault(error)} (known limits: {', '.join(cls.model_fields)})") from None
 
     def of_submits(self) -> dict[str, str]:
-        """Those that are looked at when a task below this one is submitted, as its record has them."""
+        """The limits that a submit below this task is compared with, as fields of the task's record."""
         names = ("max_children", "max_open_children", "max_depth", "max_descendants")
         return {name: str(value) for name in names if (value := getattr(self, name)) is not None}
 
@@ -99,7 +99,7 @@ class Usage(Record):
         return self.plus_times(other, 1)
 
     def minus(self, other: Usage) -> Usage:
-        """What is here beyond the other, model by model."""
+        """This usage less the other, model by model."""
         return self.plus_times(other, -1)
 
     def plus_times(self, other: Usage, times: int) -> Usage:

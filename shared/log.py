@@ -27,7 +27,7 @@ _SECRETS = (
     (re.compile(r"(?i)([?&][\w.-]*(?:password|key|token|secret)=)[^&\s\"'\\]+"), r"\1***"),
 )
 
-#: Lines of Celery for every single task: ours say the same, with the ids of the task.
+#: Celery's loggers for every single task: our own lines say the same, with the task's ids.
 _PER_TASK = ("celery.worker.strategy", "celery.app.trace")
 
 

@@ -1,4 +1,4 @@
-"""What a run gives to its agent: the description as a message, or under the agent's own text key."""
+"""The input of a run's graph: its text as a message, or under the agent's own text key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def description(run_id: str, text: str) -> HumanMessage:
 
 
 def feedback(run_id: str, text: str) -> HumanMessage:
-    """What a grader has to say to the agent."""
+    """A grader's feedback as a message to the agent."""
     return HumanMessage(
         content=clean(text), id=f"{run_id}-feedback", name=GRADER, additional_kwargs={"lc_source": GRADER}
     )

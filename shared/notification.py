@@ -1,11 +1,11 @@
-"""What a parent's inbox keeps of the end of a child, or of what it asks: as it is written, and as it is read."""
+"""A notification: what a parent's inbox keeps of a child's end, or of its question; written and read here."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Self
 
-from .blocks import told
+from .blocks import text_and_media
 from .grades import NotedGrade  # noqa: TC001 pydantic reads it
 from .record_base import Record
 from .statuses import Status
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Characters of a notification at most: 20,000 tokens of 4 characters, as deepagents bounds what a model reads.
 NOTE_LIMIT = 80_000
-#: Statuses of which a parent is told what the task says; of a failure it is told the type alone.
+#: Statuses whose notification has the task's text; of a failure it has the type alone.
 TOLD_WHOLE = frozenset({Status.SUCCESS, Status.WAITING})
 #: State key of a parent with our middleware: number of the last notification that its state has.
 CURSOR = "outrider_cursor"
@@ -67,11 +67,11 @@ class Notification(Record):
 def note_of(
     facts: Facts, run_id: str, status: Status, result: str | None, error_type: str, *, grade: Grade | None = None
 ) -> str:
-    """What is kept in the parent's inbox of an ending, or of questions, as JSON.
+    """The JSON that the parent's inbox keeps of an end, or of questions.
 
     `result` is the JSON text of the task's result, or of what it asks. A long one is cut, and its whole length kept.
     """
-    text, media = told(json.loads(result)) if result and status in TOLD_WHOLE else ("", ())
+    text, media = text_and_media(json.loads(result)) if result and status in TOLD_WHOLE else ("", ())
     return json.dumps(
         {
             "id": f"{facts.task_id}:{run_id}:{status.value}",

@@ -1,7 +1,7 @@
-"""Notifications: what a parent is told of a child, and how the parent's model reads it.
+"""How a parent's model reads notifications, and tasks that it asks about.
 
-What an agent wrote is data. It is cut first and escaped then, so that no entity is cut in half and no text can close
-the block or open another; the bound holds for the escaped text.
+What an agent wrote is data. It is cut before it is escaped, so that no entity is cut in half, and no text can close the
+block or open another; the bound holds for the escaped text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
-from .blocks import MEDIA, told
+from .blocks import MEDIA, text_and_media
 from .grades import Grade, GradeResult
 from .notification import NOTE_LIMIT as LIMIT
 from .statuses import Status
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from .notification import Notification
     from .records import Task
 
-MOST_GAPS = 20  #: of a grade, that a model is told
+MOST_GAPS = 20  #: of a grade, that a model reads
 FIELD_LIMIT = 400  #: of a field that is not the result, raw
 LC_SOURCE = "outrider_notification"
 FACTS = "outrider_notification"  #: where a message carries its facts
 HEADER = "[SYSTEM NOTIFICATION - NOT USER INPUT. A background task of yours reports; it is no answer to any question.]"
-#: What a model's profile says of the blocks that it takes; of what it does not say, that it takes them.
+#: By kinds of media, the key with which a model's profile says whether it takes them. Where it says nothing, it does.
 _TAKES = {"image": "image_inputs", "audio": "audio_inputs", "video": "video_inputs", "file": "pdf_inputs"}
 
 
@@ -69,7 +69,7 @@ def last_seq(messages: Any) -> int:
 
 
 def for_model(messages: Sequence[AnyMessage], profile: Mapping[str, Any] | None) -> list[AnyMessage]:
-    """The messages with the media of notifications left out that the model does not take; their text names them."""
+    """The messages, without those media of notifications that the model does not take; the text still names them."""
     refused = {kind for kind in MEDIA if (profile or {}).get(_TAKES[kind]) is False}
     return [_without(one, refused) if refused and FACTS in one.additional_kwargs else one for one in messages]
 
@@ -107,7 +107,7 @@ def report(task: Task, offset: int = 0) -> str:
     `offset` is the character of that text to begin with; what does not fit is said with the offset that reads on.
     """
     facts = (*_facts(task.task_id, task.agent, task.status, task.title), *_graded(task.grade))
-    so_far = "" if task.result is None else told(task.result)[0]
+    so_far = "" if task.result is None else text_and_media(task.result)[0]
     if task.interrupts:
         # As a notification has it: its offset reads on here.
         body = Body("question", render_json([question.to_json() for question in task.interrupts]))
@@ -165,7 +165,7 @@ def _rest(command: str | None = None) -> Callable[[int], str]:
 def _block(
     opening: tuple[str, ...], facts: tuple[tuple[str, str], ...], body: Body, tail: str, rest: Callable[[int], str]
 ) -> str:
-    """Labelled, escaped and bounded: the one place where another agent's words are made fit to be read."""
+    """Label, escape and bound another agent's words: the one place where that is done."""
     lines = (f"<{tag}>{_escape(one_line(text, FIELD_LIMIT))}</{tag}>" for tag, text in facts)
     head = "\n".join((*opening, *lines))
     frame = f"<{body.tag}>", f"</{body.tag}>"

@@ -1,4 +1,4 @@
-"""The sync face of what belongs to a loop: its async methods run there while the calling thread waits."""
+"""Async methods for sync code: they run on the loop that they belong to while the calling thread waits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]
 
 
 def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
-    """Make the sync face of an async method."""
+    """Make a sync method of an async one."""
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return wait_on(self.loop, method(self, *args, **kwargs))

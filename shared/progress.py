@@ -1,4 +1,4 @@
-"""Telling how far a run has come, from inside an agent."""
+"""`progress`: an agent reports how far its run has come."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_NOTE = 500  #: characters; a longer note is cut
 
 
 def progress(done: float, total: float | None = None, note: str | None = None) -> None:
-    """Put how far this run has come into its task's events.
+    """Report how far this run has come, as an event of its task.
 
     `done` is a fraction from 0 to 1, or with `total` a count of things; `note` a few words. From async and sync code
-    of nodes and tools. Each call is one event (`done`, `total`, `fraction`, `note`). Outside a run nothing is told, so
+    of nodes and tools. Each call is one event (`done`, `total`, `fraction`, `note`). Outside a run it does nothing, so
     that an agent can be run without outrider. `BadInput` where a number is none, or is not finite.
     """
     done = _number("done", done)

@@ -1,4 +1,4 @@
-"""The base of every record: frozen, built once, and how its times are written."""
+"""The base of every record: frozen, with moments that are written one way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a record lies in a Redis hash: a text for each field, read by the type that the record gives it."""
+"""How records lie in Redis hashes: each field as text, which is read by the type that the record gives the field."""
 
 from __future__ import annotations
 

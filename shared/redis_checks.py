@@ -1,4 +1,4 @@
-"""What is wrong with a Redis that holds our records, read from its `INFO`: for the worker's start and for `doctor`."""
+"""What is wrong with the Redis that holds our records, read from its `INFO`; for a worker's start and for `doctor`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 OLDEST: Final = (6, 2)
-FULL: Final = 0.9  #: of the memory limit, from where on writes are about to be refused
+FULL: Final = 0.9  #: part of the memory limit; above it Redis may soon refuse writes
 
 
 class Level(StrEnum):
     """How bad a finding is."""
 
     ERROR = "error"  #: work stands still or is lost
-    WARNING = "warning"  #: it may
+    WARNING = "warning"  #: work may come to stand still or be lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Finding:
 
 
 def check_redis(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """The findings on a Redis, from its `INFO`; what it does not tell is not judged."""
+    """The findings on a Redis, from its `INFO`. What is missing there is no finding."""
     yield from _server(info)
     yield from _persistence(info)
     yield from _memory(info)

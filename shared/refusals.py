@@ -1,4 +1,4 @@
-"""What a Redis answers that is up but cannot serve: the same command may be asked again, and succeed later."""
+"""The errors of a Redis that is up and cannot serve: the same command may succeed later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Lua transitions: their text, and the one place where they are called."""
+"""The Lua scripts: how their text is put together, and how they are called."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Settings(BaseSettings):
 
     @property
     def for_store(self) -> dict[str, int]:
-        """What the store is to know."""
+        """The settings of the store."""
         return {"ring_again_ms": self.ring_again_ms, "max_pending": self.max_pending}
 
     @property

@@ -1,7 +1,7 @@
 """Snapshots: what a fork begins with, as it lies in Redis.
 
-Every message and every file is an item of its own, named by its content, and so is their list. So forks of one
-conversation share what they have in common, and a snapshot costs the second child nothing.
+Every message and every file is an item of its own, named by its content, and so is the list of their names. So forks of
+one conversation share their items, and a second fork of the same state adds none.
 """
 
 from __future__ import annotations

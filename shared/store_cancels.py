@@ -1,4 +1,4 @@
-"""Cancels: a task ends now, whatever it does, and what is below it is closed in a walk that anyone may finish."""
+"""The store's cancels: a task ends now, whatever it does; a walk that anyone may finish closes what is below it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Cancels(Clockwork):
         return replace(answer, bells=answer.bells + await self.close_below(answer.task_id))
 
     async def close_below(self, task_id: str) -> tuple[Bell, ...]:
-        """Cancel those descendants of a task that its risen cut cuts. A second call finds nothing to do.
+        """Cancel the descendants of a task that was cancelled with its children. A second call finds nothing to do.
 
-        What was cut takes no children, so one walk finds all. A sweeper walks again where a canceller died. One that is
-        itself among them comes last: its end is the end of this walk. The caller rings the bells of the answer: one
-        above a closed task may rest for it, and is not cut itself.
+        They take no children any more, so one walk finds all; where the canceller died, a sweeper walks again. A
+        canceller that is itself among them is closed last, since that ends this walk. The caller rings the bells of
+        the answer: a parent that was not cancelled may have rested for a task that is closed here.
         """
         inside, last = running.get(), None
         bells: list[Bell] = []
@@ -77,7 +77,7 @@ class Cancels(Clockwork):
         return tuple(bells)
 
     async def _cut(self, facts: Facts) -> Cut:
-        # An update that came meanwhile has made it whole again.
+        # Unless an update came meanwhile: then the task is not cut any more.
         answer = await self._cancel_cut(await self.peek(facts.task_id))
         return Cut((await self._and_below(answer)).bells)
 

@@ -1,4 +1,4 @@
-"""What keeps runs alive or takes them back: leases, bells that are overdue, code that stopped."""
+"""The store's clockwork keeps runs alive or takes them back: leases, overdue bells, code that stopped, slots."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .records import Fault, Run
 
 Events: TypeAlias = "Sequence[tuple[str, dict[str, Any]]]"
-# The pause before another attempt after an error doubles with each one since the last new checkpoint. A random part of
-# it, at least half, is waited, lest all that one outage stopped come back together.
+# The pause before another attempt doubles with each error since the last new checkpoint. A run waits a random part of
+# it, at least half: else all that one outage stopped would come back together.
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 2_000, 60_000
-#: Lost workers of one run in all, however many checkpoints lie between. A worker that is told to stop gives its runs
-#: back, so this many are not bad luck: the run is what kills its workers, and all else that they hold.
+#: How many workers one run may lose in all, however many checkpoints lie between. A worker that is told to stop gives
+#: its runs back, so this many losses are no bad luck: the run itself kills its workers.
 MAX_LOSSES = 20
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 
@@ -46,7 +46,7 @@ class Clockwork(Queries):
         self._ring_again_ms, self._max_pending = ring_again_ms, max_pending
 
     def _task_keys(self, facts: Facts, run_id: str | None) -> list[str]:
-        """KEYS 1 to 17 of the prelude. Where no run is meant, its places hold the task's own key."""
+        """KEYS 1 to 17 of the prelude. Without a run, the task's own key stands in the places of the run's keys."""
         keys = self.keys
         task = keys.task(facts.task_id)
         return [
@@ -101,9 +101,9 @@ class Clockwork(Queries):
     ) -> tuple[str, int]:
         """Return a claimed run to `pending` for another attempt after an error, attempt + 1, with a pause before it.
 
-        Answers `released` and the pause in ms, at least `least_ms`; `refused` (it was replaced); or `exhausted` where
-        no attempt is left: then nothing was changed, and the caller settles it. No bell is to be rung now: the run is
-        not claimed before its time, and the clockwork has it.
+        Returns `released` and the pause in ms, at least `least_ms`; `refused` (it was replaced); or `exhausted` where
+        no attempt is left: then nothing was changed, and the caller settles it. The caller rings no bell: a sweeper
+        does when the pause is over.
         """
         pause = (least_ms, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, random.uniform(0.5, 1))  # noqa: S311 no secret
         return await self._release(
@@ -119,8 +119,8 @@ class Clockwork(Queries):
     async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
         """Return a run whose lease ran out to `pending`, attempt + 1.
 
-        Answers `released`, `refused` (it was renewed or ended meanwhile), or `exhausted` where no attempt is left:
-        then nothing was changed, and the caller settles it. What the task's record has goes before `max_attempts`.
+        Returns `released`, `refused` (it was renewed or ended meanwhile), or `exhausted` where no attempt is left:
+        then nothing was changed, and the caller settles it. The task's own `max_attempts` goes before the argument.
         """
         claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
         return (await self._release(facts, claim, "lost", max_attempts=max_attempts))[0]
@@ -185,13 +185,13 @@ class Clockwork(Queries):
         return Due(*map(pairs_of, await self._scripts("sweep", keys, [lease_ms, SWEEP_PAGE, pause])))
 
     async def unclosed(self, *, older_than_ms: int) -> tuple[str, ...]:
-        """Cancelled tasks whose descendants were not closed yet, since so long: whoever cancelled them may be gone."""
+        """Tasks that were cancelled so long ago and whose descendants are not all closed: the canceller may be gone."""
         before = await self.now_ms() - older_than_ms
         members = await self.redis.zrangebyscore(self.keys.closing(), "-inf", before, start=0, num=SWEEP_PAGE)
         return tuple(member.decode() for member in members)
 
     async def ring_again(self, facts: Facts, run_id: str) -> bool:
-        """Whether the caller is to ring this overdue bell now; the next ring is put off, twice as far each time."""
+        """Whether the caller is to ring this overdue bell now; the next ring comes twice as late each time."""
         reply = await self._scripts(
             "ring_again", self._task_keys(facts, run_id), [facts.task_id, run_id, self._ring_again_ms]
         )
@@ -201,7 +201,7 @@ class Clockwork(Queries):
         """Keep the slots that are free for the runs that wait for them longest; the caller rings their bells.
 
         `slots` says, by agents' names, how many there are (0: no bound). Each is kept for `lease_ms` until its bell is
-        answered; then it is free again. A second call finds those that are kept taken.
+        answered; then it is free again. To a second call the kept slots are taken.
         """
         if not slots:
             return ()

@@ -1,4 +1,4 @@
-"""What webhooks are sent: a delivery is written in one step with the end that it tells of; any worker sends it."""
+"""The store's deliveries to webhooks: each is written in one step with the end of its task; any worker sends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .transitions import Facts
 
 PAGE = 100  #: deliveries that are looked at together
-# The pause before another attempt doubles; a random part of it, at least half, is waited. All together: some hours.
+# The pause before another attempt doubles each time; a random part of it, at least half, is waited. In all: some hours.
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 2_000, 3_600_000
 MAX_TRIES = 16
 LATE_SECONDS = 60  #: a delivery that nobody tried for so long is late
@@ -43,7 +43,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Troubles:
-    """Deliveries that are not as they should be; of those to come, among a page."""
+    """What is wrong with deliveries. Of those to come only the first page is looked at."""
 
     given_up: int
     failing: int
@@ -52,9 +52,10 @@ class Troubles:
 
 
 def delivery_of(facts: Facts, run_id: str, note: str) -> tuple[str, str, str]:
-    """What scripts get of the delivery of an end: its run, its id, and what a webhook is told; empty where none is.
+    """What scripts get of a delivery: its run, its id, and the facts as JSON; all empty where no webhook is told.
 
-    It is told what a parent is, but for media, whose number alone is, and how all of the result is fetched.
+    The facts are those of a parent's notification, with the number of media instead of the media, and with the command
+    that prints the whole result.
     """
     if not facts.webhook or not note:
         return "", "", ""
@@ -115,7 +116,7 @@ class Deliveries(Clockwork):
         return bool(reply)
 
     async def troubles(self) -> Troubles:
-        """What of the deliveries is not as it should be."""
+        """Look for what is wrong with deliveries."""
         late = await self.now_ms() - LATE_SECONDS * 1000
         due = await self.redis.zrange(self.keys.deliveries(), 0, PAGE - 1, withscores=True)
         async with self.redis.pipeline(transaction=False) as pipe:

@@ -1,4 +1,4 @@
-"""Parents that are at home elsewhere, in a process of the user's own: they have no runs here, only an inbox."""
+"""The store's external parents, which run in a process of the user's own: they have no runs here, only an inbox."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .statuses import Status
 from .store_clockwork import Clockwork
 from .transitions import Facts
 
-EXTERNAL = "external"  #: the home of such a task, and the agent's name of one without
+EXTERNAL = "external"  #: the `home` of such a task, and its agent's name where none is given
 MOST_READ = 100  #: notifications that a reader with a cursor of its own gets at once
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What stands in an inbox next."""
+    """What comes next in an inbox."""
 
     status: Status  #: of the parent
     notes: tuple[Notification, ...] = ()
@@ -32,12 +32,12 @@ class Busy:
 
 
 class ExternalParents(Clockwork):
-    """The part of the store that serves parents which are at home elsewhere."""
+    """The part of the store that serves external parents."""
 
     async def register(self, task_id: str, agent: str, title: str) -> None:
-        """Write an `idle` task that is at home elsewhere; one that is there with this id stays as it is.
+        """Write the `idle` task of an external parent; an external parent that has this id stays as it is.
 
-        Raise `BadInput` where that one is at home in a worker, and `OutriderError` while one is being removed.
+        Raise `BadInput` where the task of this id runs in workers, and `OutriderError` while an old task is removed.
         """
         facts = Facts(task_id, agent, title)
         keys = [self.keys.tasks(), self.keys.agent(agent), self.keys.trees(), self.keys.remains(task_id)]
@@ -61,7 +61,7 @@ class ExternalParents(Clockwork):
     ) -> Read | Busy:
         """Take or renew the one lease of an inbox, note that all up to `done` was dealt with, and read what comes next.
 
-        Raise `InboxLost` where another reader took over, `UnknownTask`, and `BadInput` where it is at home in a worker.
+        Raise `InboxLost` where another reader took over, `UnknownTask`, and `BadInput` where the task runs in workers.
         """
         return await self._inbox(task_id, [token, how, lease_ms, done, done, count])
 
@@ -70,7 +70,7 @@ class ExternalParents(Clockwork):
         await self._inbox(task_id, [token, "end", 0, done, done, 0])
 
     async def unread(self, task_id: str, *, saved: int, after: int) -> tuple[Notification, ...]:
-        """What stands in an inbox after a number, for who has all up to `saved` in a saved state; a page at most."""
+        """What comes after a number in an inbox, a page at most; the reader's saved state has all up to `saved`."""
         read = await self._inbox(task_id, ["", "go on", 0, saved, after, MOST_READ])
         return read.notes if isinstance(read, Read) else ()
 
@@ -94,5 +94,5 @@ class ExternalParents(Clockwork):
 
 def _at_home_here(task_id: str) -> BadInput:
     return BadInput(
-        f"task {task_id} is at home in a worker, which takes its inbox in: register a parent of yours, with another id"
+        f"task {task_id} runs in workers, which read its inbox: register a parent of your own, with another id"
     )

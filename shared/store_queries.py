@@ -1,4 +1,4 @@
-"""Reading records: one task, a page of tasks, a task's events. Nothing here changes anything."""
+"""The store's reads: one task, a page of tasks, a task's events. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Queries:
         return Page(tasks=shown, more=more, next=shown[-1].task_id if more and shown else None)
 
     async def _indexes(self, statuses: frozenset[Status], agent: str | None, parent_id: str | None) -> Sequence[str]:
-        """What a list walks: the shortest that has all it looks for."""
+        """The indexes that a list walks: the shortest ones that have all tasks it looks for."""
         if parent_id is not None:
             return [self.keys.children(parent_id)]
         by_status = [self.keys.status(status) for status in statuses]
@@ -174,7 +174,7 @@ class Queries:
             count = min(2 * count, CHUNK)
 
     async def notes_of(self, entries: Sequence[Any]) -> tuple[Notification, ...]:
-        """The notifications in entries of an inbox, each with whether its task has gone on since."""
+        """The notifications in entries of an inbox; `overtaken` is set where the child's task has gone on since."""
         notes = [Notification.from_entry(entry) for entry in entries]
         if not notes:
             return ()

@@ -1,4 +1,4 @@
-"""What a task asks a person: its answers, and the end of a wait that was too long."""
+"""The store's questions to a person: answers, and the end of a task that waited too long for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing trees of tasks: first out of sight, the whole tree in one step; then piece by piece, by anyone, any time."""
+"""The store's removal of old trees: hidden as a whole in one step, then removed piece by piece by any sweeper."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CHUNK = 500  #: tasks of a tree that are read at once, and runs that are removed
 
 
 class Removal(Clockwork):
-    """The part of the store that forgets."""
+    """The part of the store that removes what is old."""
 
     async def old_trees(self, *, older_than_ms: int) -> tuple[str, ...]:
-        """Roots of trees in which nothing happened for so long, as far as anyone looked; the oldest first."""
+        """Roots of trees that seem to be so old, the oldest first; `condemn` looks at all tasks of the tree."""
         before = await self.now_ms() - older_than_ms
         roots = await self.redis.zrangebyscore(self.keys.trees(), "-inf", before, start=0, num=PAGE)
         return tuple(root.decode() for root in roots)
 
     async def condemn(self, root_id: str, *, older_than_ms: int) -> bool:
-        """Take a tree out of sight, unless a task of it has not ended, or not so long ago: then it stays as it is."""
+        """Hide a tree whose tasks have all ended so long ago; `False`: it stays as it is."""
         keys, args = [self.keys.trees(), self.keys.condemned()], list[str | bytes | int | float]([older_than_ms])
         level = [root_id]
         while level:
@@ -65,7 +65,7 @@ class Removal(Clockwork):
         for chunk in _chunks([run_id for run_id, _ in remains.runs]):
             of_run = (keys.run, keys.input, keys.delivery)
             await self.redis.unlink(*(key(run_id) for run_id in chunk for key in of_run))
-            # Code that was cancelled long ago may be at work to this day, or its worker may be lost.
+            # Code of a run that was cancelled long ago may still be at work, or its worker may be lost.
             held = (keys.leases(), keys.ring_at(), keys.answer_until(), keys.slots(remains.agent))
             for index in (keys.deliveries(), keys.undelivered(), *held):
                 await self.redis.zrem(index, *(f"{task_id}/{run_id}" for run_id in chunk))

@@ -1,4 +1,4 @@
-"""Submits: a task and its first run are written in one step, or refused for what stands above or beside them."""
+"""The store's submits: a task and its first run are written in one step, or refused for their parent or a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to a task that is there: they start a run at once, or wait for the end of the one that is active."""
+"""The store's updates: a message to an existing task starts a run at once, or waits for the end of the active one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text hygiene: what an agent or a person wrote is made safe to store, to send and to show."""
+"""Make text and values of agents and people safe to store, to send and to show."""
 
 from __future__ import annotations
 

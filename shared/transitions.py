@@ -1,4 +1,4 @@
-"""What goes into the store's transitions, and what comes out of them. All frozen."""
+"""The arguments and results of the store's transitions. All frozen."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class AnswerReply:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What is left of a task that is out of sight."""
+    """What is left of a hidden task."""
 
     task_id: str
     agent: str

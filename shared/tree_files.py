@@ -1,4 +1,4 @@
-"""Where the files that a tree of tasks shares lie in the store."""
+"""The namespace in LangGraph's store of the files that a tree of tasks shares."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class AgentWork:
             case Stop.LIMIT_IDLE:
                 told = f"nothing came from it for limits.idle_seconds = {limits.idle_seconds:g}"
             case _:
-                told = self._meter.told(reason)
+                told = self._meter.why(reason)
         return Failed(reason.value, told, self._so_far())
 
     def _result(self) -> Outcome:

@@ -115,7 +115,7 @@ class GradeWork:
                 return self._without_verdict("timeout", f"it had no verdict after {limit:g} s")
             case _:
                 remedy = "raise it, or take a model that calls tools"
-                said = f"{self._meter.told(reason)}: it had no verdict by then ({remedy})"
+                said = f"{self._meter.why(reason)}: it had no verdict by then ({remedy})"
                 return self._without_verdict(reason.value, said)
 
     def _with_verdict(self, grade: Grade) -> Graded:

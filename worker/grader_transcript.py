@@ -29,7 +29,7 @@ def transcript(messages: Sequence[Any], asked_id: str | None = None, asked: str 
     request = _request(said, asked_id, asked, forked=forked)
     if request is not None and request not in last:
         last.insert(0, request)
-    return "\n\n".join(_told(message) for message in last) or EMPTY
+    return "\n\n".join(_shown(message) for message in last) or EMPTY
 
 
 def cut(text: str) -> str:
@@ -48,7 +48,7 @@ def _request(messages: Sequence[BaseMessage], asked_id: str | None, asked: str, 
     return next((message for message in humans if not message.additional_kwargs.get("lc_source")), None)
 
 
-def _told(message: BaseMessage) -> str:
+def _shown(message: BaseMessage) -> str:
     """Lines after the first are set in: none of them looks like the next message."""
     text = cut(_text(message) or "(empty)").replace("\n", "\n  ")
     return f"[{_speaker(message)}] {text}"

@@ -102,7 +102,7 @@ class Meter(BaseCallbackHandler):
         before = getattr(self._task.usage_before, unit)
         return getattr(self.usage, unit) - before, getattr(self._task.limits, limit)
 
-    def told(self, reason: Stop) -> str:
+    def why(self, reason: Stop) -> str:
         """Why a limit on models ended the run."""
         (used, limit), (name, unit) = self._count_of(reason), BOUNDS[reason]
         noun = unit.replace("_", " ").removesuffix("s")

@@ -123,7 +123,7 @@ Outcome: TypeAlias = (
 Settling: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
 
 
-def told_of(grade: Grade) -> dict[str, Any]:
+def grade_event(grade: Grade) -> dict[str, Any]:
     """What the event of a grade holds."""
     return {
         "grading_run_id": grade.grading_run_id,
@@ -164,7 +164,7 @@ def ending(outcome: Settling, usage: Usage | None = None, events: Sequence[tuple
                 usage=usage,
                 grade=grade,
                 feedback=feedback,
-                events=[*events, (GRADE_FINISHED, told_of(grade))],
+                events=[*events, (GRADE_FINISHED, grade_event(grade))],
             )
         case TimedOut(seconds, result):
             return Ending(

@@ -19,7 +19,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared import catalogue
-from ..shared.broker import BrokerUnreachable, ring, tell
+from ..shared.broker import BrokerUnreachable, ring, tell_monitors
 from ..shared.connections import connect
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
@@ -157,7 +157,7 @@ class WorkerProcess:
         return published
 
     async def _publish(self, store: Store, published: list[Published]) -> None:
-        """Tell submitters what this process knows, again and again: what nobody says any more is forgotten."""
+        """Publish what this process knows once a lease: it counts for two, so that it ends with this process."""
         pause, valid_ms = self.settings.lease_seconds, 2 * self.settings.lease_ms
         while True:
             try:
@@ -175,7 +175,7 @@ class WorkerProcess:
 
     def _tell(self, event: str, run_id: str, error: str) -> None:
         try:
-            tell(self._app, event, run_id, node=self._node, exception=f"AgentFailed({error!r})", traceback="")
+            tell_monitors(self._app, event, run_id, node=self._node, exception=f"AgentFailed({error!r})", traceback="")
         except BrokerUnreachable as unreachable:  # what monitors show is no reason to leave a run alone
             log.warning("monitors.not_told", run_id=run_id, error=str(unreachable))
 

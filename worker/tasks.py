@@ -48,7 +48,7 @@ def add_tasks(app: Celery, process: Callable[[], WorkerProcess]) -> None:
     """Register the tasks; `process` gives the worker process when the first bell comes."""
 
     def run(task_id: str, run_id: str) -> str | None:
-        return _told(_answer(process(), task_id, run_id))
+        return _end_celery_task(_answer(process(), task_id, run_id))
 
     for name in TASK_NAMES.values():
         app.task(run, name=name, Request=BellRequest, throws=(AgentFailed,), ignore_result=True)
@@ -66,7 +66,7 @@ def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
     return outcome
 
 
-def _told(outcome: Outcome) -> str | None:
+def _end_celery_task(outcome: Outcome) -> str | None:
     """End the Celery task as the run ended. Never raised inside an `except`: monitors would show what it handled."""
     match outcome:
         case Finished() | Paused() | Graded(type=""):

@@ -50,10 +50,10 @@ def tell_ending(task: Task) -> None:
         reason = f": {task.error.message}" if task.error else ""
         complain(f"task {task.task_id} ended as {task.status}{kind}{reason}")
     elif task.grade and not task.grade.satisfied:
-        complain(f"task {task.task_id} is done, and its grade is {told_grade(task.grade)}")
+        complain(f"task {task.task_id} is done, and its grade is {grade_line(task.grade)}")
 
 
-def told_grade(grade: Grade) -> str:
+def grade_line(grade: Grade) -> str:
     """A grade in a line: the result, why, and what is open."""
     said = " ".join(grade.explanation.split())
     gaps = "".join(f"; {one.name}: {one.gap}" for one in grade.open_gaps)

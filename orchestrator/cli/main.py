@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except _USAGE as error:
-        complain(_told(error))
+        complain(_usage_line(error))
         return BAD_USE
     return code if isinstance(code, int) else 0
 
@@ -114,7 +114,7 @@ def _exit_code(error: OutriderError) -> int:
 _USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-def _told(error: Exception) -> str:
+def _usage_line(error: Exception) -> str:
     """A usage error in one line, with where to read on."""
     message = getattr(error, "format_message", error.__str__)().replace("Value error, ", "")
     if hasattr(error, "option_name") and not error.option_name.startswith("--"):

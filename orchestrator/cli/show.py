@@ -8,7 +8,7 @@ import typer
 
 from ...shared.errors import BadInput
 from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
-from .endings import ENDED_BADLY, answer_to, told_grade
+from .endings import ENDED_BADLY, answer_to, grade_line
 from .show_tree import counts, tree_facts, tree_json
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _delivery(delivery: Delivery) -> str:
 def _print_facts(task: Task, tree: Tree) -> None:
     runs = task.runs or ()
     rows = [*_facts(task), *tree_facts(tree), *(("run", _run_facts(run)) for run in runs)]
-    rows += [("grade", f"{run.grade.iteration}: {told_grade(run.grade)}") for run in runs if run.grade]
+    rows += [("grade", f"{run.grade.iteration}: {grade_line(run.grade)}") for run in runs if run.grade]
     rows += [("delivery", _delivery(run.delivery)) for run in runs if run.delivery]
     if not on_terminal():
         for name, text in rows:

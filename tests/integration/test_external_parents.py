@@ -64,7 +64,7 @@ async def test_the_same_id_again_changes_nothing(store, parent):
 
 async def test_an_id_of_a_worker_s_task_or_of_one_that_is_being_removed_is_refused(store, parent):
     await child(store, "c")
-    with pytest.raises(BadInput, match="task c is at home in a worker"):
+    with pytest.raises(BadInput, match="task c runs in workers"):
         await store.register("c", "mine", "mine")
     await store.cancel("p")
     await store.redis.hset(store.keys.task("p"), "updated_ms", 1)
@@ -144,5 +144,5 @@ async def test_an_inbox_that_is_none_is_refused(store):
         await store.unread("nobody", saved=0, after=0)
     await store.register("p", "mine", "mine")
     await child(store, "c")
-    with pytest.raises(BadInput, match="at home in a worker"):
+    with pytest.raises(BadInput, match="runs in workers"):
         await store.unread("c", saved=0, after=0)

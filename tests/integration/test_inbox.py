@@ -192,15 +192,15 @@ async def test_what_cannot_be_read_or_registered_is_refused(o):
     with pytest.raises(BadInput, match=r"parent '\.\./x' is not valid"):
         o.inbox("../x")
     task = await o.submit("agent", "go")
-    with pytest.raises(BadInput, match="is at home in a worker"):
+    with pytest.raises(BadInput, match="runs in workers"):
         await anext(o.inbox(task.task_id))
-    with pytest.raises(BadInput, match="is at home in a worker"):
+    with pytest.raises(BadInput, match="runs in workers"):
         await o.register(task_id=task.task_id)
     with pytest.raises(BadInput, match="home 'worker' must be 'external'"):
         await o.register(home="worker")
     with pytest.raises(BadInput, match="agent 'a b' must match"):
         await o.register("a b")
-    with pytest.raises(BadInput, match="mine is at home elsewhere"):
+    with pytest.raises(BadInput, match="mine is an external parent"):
         await o.update("mine", "go on")
 
 

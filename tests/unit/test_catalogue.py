@@ -48,13 +48,13 @@ async def test_what_a_worker_said_goes_with_it(fake_redis, namespace):
     assert await fake_redis.hkeys(keys.catalogue()) == [b"w"]
 
 
-async def test_what_was_heard_a_moment_ago_is_not_asked_anew(fake_redis, namespace, monkeypatch):
-    keys, heard = Keys(namespace), catalogue.Heard()
-    assert (await heard.read(fake_redis, keys)).agents == {}
+async def test_what_was_read_a_moment_ago_is_not_read_anew(fake_redis, namespace, monkeypatch):
+    keys, cached = Keys(namespace), catalogue.CachedCatalogue()
+    assert (await cached.read(fake_redis, keys)).agents == {}
     await catalogue.publish(fake_redis, keys, "w", [BROKEN], 60_000)
-    monkeypatch.setattr(catalogue, "HEARD_SECONDS", 3600)
-    assert (await heard.read(fake_redis, keys)).agents == {"a": BROKEN}
+    monkeypatch.setattr(catalogue, "CACHED_SECONDS", 3600)
+    assert (await cached.read(fake_redis, keys)).agents == {"a": BROKEN}
     await catalogue.publish(fake_redis, keys, "w", [GOOD], 60_000)
-    assert (await heard.read(fake_redis, keys)).agents == {"a": BROKEN}
+    assert (await cached.read(fake_redis, keys)).agents == {"a": BROKEN}
     monkeypatch.setattr(catalogue, "time", SimpleNamespace(monotonic=lambda: math.inf))
-    assert (await heard.read(fake_redis, keys)).agents == {"a": GOOD}
+    assert (await cached.read(fake_redis, keys)).agents == {"a": GOOD}

@@ -217,7 +217,7 @@ async def test_an_agent_without_a_place_for_text_is_refused(outrider, fake_redis
 
 
 async def test_state_keys_that_nobody_could_check_are_told(outrider, published, fake_redis, monkeypatch):
-    monkeypatch.setattr(catalogue, "HEARD_SECONDS", 0)
+    monkeypatch.setattr(catalogue, "CACHED_SECONDS", 0)
     assert (await outrider.submit("researcher", "text", state={"files": {}})).notes == ()
     await fake_redis.delete(Keys("test").catalogue())
     [note] = (await outrider.submit("researcher", "text", state={"fils": {}})).notes

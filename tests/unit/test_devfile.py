@@ -19,14 +19,14 @@ def test_it_is_found_while_it_lives(folder):
     assert folder.live() is None
     with folder.held():
         assert folder.live() is None  # it starts
-        folder.tell(DEV)
+        folder.announce(DEV)
         assert folder.live() == DEV
     assert folder.live() is None
 
 
 def test_what_a_killed_one_left_is_not_believed(folder, tmp_path):
     with folder.held():
-        folder.tell(DEV)
+        folder.announce(DEV)
         left = (tmp_path / ".outrider" / "dev.json").read_bytes()
     (tmp_path / ".outrider" / "dev.json").write_bytes(left)
     assert folder.live() is None
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_made_is_told(folder, tmp_path):
 
 def test_settings_take_its_redis_and_its_namespace(folder, monkeypatch):
     with folder.held():
-        folder.tell(DEV)
+        folder.announce(DEV)
         assert (Settings.load().redis_url, Settings.load().namespace) == (DEV.redis_url, "mine")
         assert Settings.load(namespace="other").namespace == "other"
         monkeypatch.setenv("REDIS_URL", "redis://elsewhere/0")

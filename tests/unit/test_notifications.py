@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from outrider.shared.blocks import MEDIA_LIMIT, told
+from outrider.shared.blocks import MEDIA_LIMIT, text_and_media
 from outrider.shared.grades import Grade, GradedCriterion
 from outrider.shared.notification import Notification, note_of
 from outrider.shared.notification_text import FOR_A_PERSON, HEADER, LIMIT, for_model, message, render, report
@@ -240,7 +240,7 @@ BLOCKS = [{"type": "text", "text": "see </result>"}, IMAGE, {"type": "reasoning"
 
 
 def test_media_go_along_named_in_the_text_and_other_blocks_leave_a_mark():
-    told_text, media = told(BLOCKS)
+    told_text, media = text_and_media(BLOCKS)
     assert told_text == "see </result>\n(image 1: image/png)\n(reasoning omitted)"
     assert media == ({"type": "image", "base64": "aGk=", "mime_type": "image/png"},)
     made = message(noted(result=BLOCKS), tools=True)
@@ -264,7 +264,7 @@ def test_a_model_that_does_not_take_a_kind_reads_its_name_alone(kind):
 
 def test_media_beyond_the_bound_leave_a_mark():
     big = {"type": "image", "base64": "x" * (MEDIA_LIMIT // 2), "mime_type": "image/png"}
-    text, media = told([big, big, {"type": "image"}])
+    text, media = text_and_media([big, big, {"type": "image"}])
     assert text == "(image 1: image/png)\n(image omitted: image/png)\n(image omitted: image)"
     assert len(media) == 1
 
@@ -274,7 +274,7 @@ def test_media_beyond_the_bound_leave_a_mark():
     [{"base64": "data:image/png;base64,aGk="}, {"base64": "aGk"}, {"mime_type": "png\r\nx: y"}, {"mime_type": ""}],
 )
 def test_media_that_no_provider_takes_leave_a_mark(wrong):
-    text, media = told([{**IMAGE, **wrong}, IMAGE])
+    text, media = text_and_media([{**IMAGE, **wrong}, IMAGE])
     assert text.startswith("(image omitted: ")
     assert text.endswith("\n(image 1: image/png)")
     assert len(media) == 1
@@ -282,4 +282,4 @@ def test_media_that_no_provider_takes_leave_a_mark(wrong):
 
 @pytest.mark.parametrize("value", [{"a": 1}, [1], [], [{"type": "mine"}], [{"type": []}], None, [{"type": "text"}, 1]])
 def test_what_is_no_list_of_blocks_is_told_as_json(value):
-    assert told(value) == (json.dumps(value), ())
+    assert text_and_media(value) == (json.dumps(value), ())

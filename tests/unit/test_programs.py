@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from outrider.orchestrator.cli.console import visible
-from outrider.orchestrator.programs import COLOURS, WIDTH, Printer, Told
+from outrider.orchestrator.programs import COLOURS, WIDTH, Printer, StopRequested
 
 
 class Terminal(io.StringIO):
@@ -54,5 +54,5 @@ def test_that_nobody_reads_is_told_once():
     lines = Printer(Closed(), visible, happened)
     for _ in range(3):
         lines.print("dev", "up")
-    assert happened.get_nowait() == Told(signal.SIGPIPE)
+    assert happened.get_nowait() == StopRequested(signal.SIGPIPE)
     assert happened.empty()

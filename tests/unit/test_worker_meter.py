@@ -93,7 +93,7 @@ def test_what_was_used_before_the_last_submit_update_or_wake_does_not_count():
     with pytest.raises(NoMoreTurns):
         turn(a_meter)
     assert a_meter.stops == [(Stop.LIMIT_TURNS,)]
-    assert a_meter.told(Stop.LIMIT_TURNS) == "it used 2 turns, and limits.max_turns = 2"
+    assert a_meter.why(Stop.LIMIT_TURNS) == "it used 2 turns, and limits.max_turns = 2"
     assert a_meter.usage.turns == 10
 
 

@@ -5,12 +5,15 @@ import io
 import json
 import logging
 import math
+import re
 import threading
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 import structlog
 
+from outrider.shared import store
 from outrider.shared.context import Claim
 from outrider.shared.errors import BadInput
 from outrider.shared.events import EVENTS
@@ -143,9 +146,11 @@ def test_progress_takes_finite_numbers_alone(call, said):
         progress(*call)
 
 
-def test_every_event_has_its_meaning():
-    assert all(EVENTS.values())
-    assert {"task.submitted", "task.settled", "run.claimed", "step", "tokens", "custom"} <= EVENTS.keys()
+def test_every_event_that_a_script_emits_has_its_meaning():
+    scripts = (file.read_text() for file in Path(store.__file__).with_name("lua").glob("*.lua"))
+    emitted = {name for text in scripts for name in re.findall(r"'((?:task|run|inbox)\.[a-z_]+)'", text)}
+    assert emitted >= {"task.submitted", "task.registered", "run.claimed", "inbox.left"}
+    assert emitted <= EVENTS.keys()
 
 
 def test_a_large_custom_event_is_cut():
