@@ -1,4 +1,4 @@
-"""A claimed run at work: its code, and what watches over it."""
+"""A claimed run at work: its code in a task of its own, its deadlines, and its outcome."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ class Work(Protocol):
         """Read what it needs, before its time begins."""
 
     async def run(self) -> None:
-        """Do it. Whatever is raised ends it."""
+        """Do the work. Whatever it raises ends the run."""
 
     def finished(self) -> Outcome:
-        """What came of it where it ended by itself."""
+        """The outcome where the work ended by itself."""
 
     def stopped(self, reason: Stop) -> Outcome:
-        """What a limit makes of it."""
+        """The outcome where a limit ended it."""
 
     def failed(self, error: BaseException) -> Failed | Graded:
-        """What an error makes of it where it is not tried again."""
+        """The outcome of an error, where there is no other attempt."""
 
 
 class Activation:
@@ -171,7 +171,7 @@ class Activation:
         return Retry(failed, least_pause(error)) if again else failed
 
     def failed(self, error: BaseException) -> Failed | Graded:
-        """What an error makes of the run where it is not tried again."""
+        """The outcome of an error, where there is no other attempt."""
         return self._work.failed(error)
 
     @property

@@ -1,4 +1,4 @@
-"""What a run of an agent does: the graph is built and streamed, and its state tells what came of it."""
+"""What a run of an agent does: its graph is built and streamed, and its last state gives the outcome."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AgentWork:
         return self._meter.usage
 
     async def prepare(self) -> None:
-        """Nothing needs to be known beforehand."""
+        """There is nothing to read beforehand."""
 
     async def run(self) -> None:
         """Build the graph, with our saver on it, and stream it to its end."""
@@ -80,28 +80,28 @@ class AgentWork:
                 self._view.ask_again((await graph.aget_state(config)).interrupts, error)
 
     async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
-        """The messages that a run finds; none where there was no run before, or this one goes on with an answer."""
+        """The saved conversation that a run goes on with; empty for a first run and for one with answers."""
         if ANSWERS in self._claimed.input or self._claimed.task.saved_run in {None, self._claimed.run.run_id}:
             return ()
         state = await graph.aget_state(config)
         if state.tasks and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:
-            # An earlier run ended within a step, of which all or some is done. New input would drop what was done: save
-            # it first, under no run's id, so that this run's input is still to come.
+            # An earlier run ended within a step. New input would drop what that step had done: save it first, under no
+            # run's id, so that LangGraph still applies this run's input.
             await graph.aupdate_state({"configurable": config["configurable"]}, None, as_node=END)
             state = await graph.aget_state(config)
         return state.values.get("messages", ()) if isinstance(state.values, dict) else ()
 
     def finished(self) -> Outcome:
-        """It ended by itself, or asks a person."""
+        """The agent came to its end, or asks a person."""
         asks = self._view.interrupts
         return self._result() if asks is None else Paused(asks, self._view.refused)
 
     def failed(self, error: BaseException) -> Failed:
-        """It ended in an error."""
+        """The agent ended in an error."""
         return Failed.by(error)
 
     def stopped(self, reason: Stop) -> Outcome:
-        """What a limit makes of it."""
+        """The outcome where a limit ended the run."""
         limits = self._claimed.task.limits
         match reason:
             case Stop.TIMED_OUT:

@@ -1,4 +1,4 @@
-"""The agents of `langgraph.json` as graphs: in every form that it may name them, each built when it is first needed."""
+"""The agents of `langgraph.json` as graphs, in every form in which it may name them; each is loaded once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Shape:
 
     @classmethod
     def of(cls, graph: Pregel[Any, Any, Any, Any]) -> Shape:
-        """Read it off the graph; one without a state schema (an `@entrypoint`) has keys that nobody knows."""
+        """Read the shape of a graph; without a state schema (an `@entrypoint`) its keys are unknown."""
         builder = getattr(graph, "builder", None)
         if builder is None:
             return cls(None, has_messages=False)
@@ -58,7 +58,7 @@ class Agents:
         return self._entries[name]
 
     def warm(self) -> list[Published]:
-        """Load every agent and say what came of it. A broken one is told of, the others work."""
+        """Load every agent, and return what is to be published of each; a broken one does not hinder the others."""
         return [self._publish(entry) for entry in self._entries.values()]
 
     def _publish(self, entry: AgentEntry) -> Published:

@@ -1,4 +1,4 @@
-"""The worker's start warns of a Redis that may lose what it acknowledges; `outrider doctor` says the same and more."""
+"""Warnings at a worker's start about its Redis; `outrider doctor` has the same findings, and more."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ async def _warn(settings: Settings) -> None:
         async with connect(settings, size=1) as redis:
             info = await redis.info()
     except (RedisError, OSError):
-        return  # whoever needs it tells that it is away
+        return  # whoever needs Redis reports that it is away
     for finding in check_redis(info):
         log.warning("check.finding", severity=finding.level.value, what=finding.what, remedy=finding.remedy)

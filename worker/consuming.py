@@ -1,6 +1,6 @@
-"""The end of consuming: a worker that is told to stop takes no more bells, then gives its runs back and rings for them.
+"""How a worker ceases to consume: told to stop, it takes no more bells, and rings for those that it did not begin.
 
-Celery by itself takes along what its last request brings, and what no child of its pool has begun.
+Celery by itself would lose what its last request brings, and what no child of its pool has begun.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger("outrider.worker")
 
 
 def then_drain(app: Celery, drain: Callable[[], None]) -> None:
-    """Let the workers of an app cease to consume when they are told to stop, and `drain` then, once each."""
+    """Let the workers of an app cease to consume when they are told to stop, and then call `drain`; each once."""
 
     class CeaseConsuming(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
         def close(self, worker: Any) -> None:

@@ -1,4 +1,4 @@
-"""What stops a run from outside: a cancel, a claim that was replaced, a limit, a drain. The first reason stands."""
+"""How a run is stopped from outside: by a cancel, a replaced claim, a limit or a drain. The first reason counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Control:
         self.reason: Stop | None = None
         self.claim: Claim | None = None
         self.agent = ""
-        self.usage: Callable[[], Usage] | None = None  #: what the task used by now
+        self.usage: Callable[[], Usage] | None = None  #: what the task has used so far
         self.drain = RunControl()  #: LangGraph's: the graph stops between two steps
         self.jobs = Jobs(loop)
         self.stopped: asyncio.Future[None] = loop.create_future()  #: done once there is a reason
@@ -66,14 +66,14 @@ class Control:
         if self.reason is None and not ended:
             self.reason = reason
             if reason is Stop.CANCELLED and self.claim is not None:
-                # LangGraph writes down that it was stopped: what is not sent, Redis need not refuse.
+                # LangGraph saves that it was stopped. Redis would refuse that: it need not be sent.
                 self.claim.stale = True
             self.stopped.set_result(None)
             if self._work is not None:
                 self._work.cancel()
 
     def over(self) -> None:
-        """Say that the agent's code has ended and only the store decides from here: later reasons are ignored."""
+        """Note that the agent's code has ended: later reasons are ignored, and the store decides."""
         self._over = True
 
 
@@ -115,5 +115,5 @@ class Held:
         return [(control.claim, control.agent) for control in self._controls.copy() if control.claim is not None]
 
     def used(self) -> dict[str, Usage]:
-        """What the tasks of the runs used by now, by run ids. Called from the heartbeat's thread."""
+        """What the tasks of the runs have used so far, by run ids. Called from the heartbeat's thread."""
         return {control.run_id: control.usage() for control in self._controls.copy() if control.usage is not None}

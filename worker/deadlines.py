@@ -1,4 +1,4 @@
-"""The limits of time on a run: how long it may work, and how long nothing may come from it."""
+"""A run's limits in time: how long it may work, and how long it may do so without any sign of life."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ class Deadlines:
             self._stop(Stop.LIMIT_IDLE)
 
     def cancel(self) -> None:
-        """Stop nothing any more."""
+        """Cancel the timers."""
         for timer in self._timers.values():
             timer.cancel()

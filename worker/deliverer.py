@@ -1,4 +1,4 @@
-"""The deliverer: sends to webhooks what is due. Any number of processes deliver; each attempt is one process' alone."""
+"""The deliverer sends due deliveries to webhooks. Any number of processes deliver; each attempt belongs to one."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Deliverer:
         self._rounds.look()
 
     async def run(self) -> None:
-        """Deliver for ever. Redis and receivers may go away meanwhile. Without a secret others deliver."""
+        """Deliver for ever. Redis and receivers may go away meanwhile. Without a secret it delivers nothing."""
         if self._key is None:
             return
-        # One that is to be called by address proves its identity by name; no proxy of the environment resolves it anew.
+        # Receivers are called by the address that was checked: no proxy of the environment may resolve the name anew.
         tls = await asyncio.get_running_loop().run_in_executor(self._names, httpx.create_ssl_context)
         async with httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=SECONDS) as http:
             await self._rounds.run(lambda: self._deliver(http))

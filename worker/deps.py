@@ -29,4 +29,4 @@ class Deps:
     held: Held
     ring: Callable[[Bell], Awaitable[None]]  #: off the loop
     worker_id: str
-    deliver: Callable[[], None] = lambda: None  #: a webhook is to be told of an end
+    deliver: Callable[[], None] = lambda: None  #: look for due deliveries at once

@@ -1,6 +1,6 @@
-"""What a run does becomes its task's events: buffered, written in batches, fenced like every write.
+"""The emitter turns what a run does into events of its task: buffered, written in batches, fenced like every write.
 
-The events of a short run are never written by themselves: they ride with its settle.
+The events of a short run are written with its settle.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Emitter:
         try:
             await self._write(batch)
         except RedisError:
-            self._dropped += len(batch)  # they are news, not records: the run goes on without them
+            self._dropped += len(batch)  # the run goes on without them
         finally:
             self._flushing = None
             if self._buffer:

@@ -1,4 +1,4 @@
-"""The loop's default executor, which knows the run that each of its jobs belongs to.
+"""The loop's default executor, which knows for which run each of its jobs works.
 
 LangGraph runs sync nodes and tools here. Cancelling the coroutine that waits for such a job does not stop its thread:
 only the job's own end tells that a run's code has really ended.
@@ -63,14 +63,14 @@ class JobExecutor(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Start a job and count it for the run in whose context this is called."""
-        job = super().submit(_futures_take_it, fn, *args, **kwargs)
+        job = super().submit(_without_stop_iteration, fn, *args, **kwargs)
         if (jobs := current_jobs.get()) is not None:
             jobs.add(job)
         return job
 
 
-def _futures_take_it(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call it; its `StopIteration` becomes a `RuntimeError`. No asyncio future takes one: who waits would for ever."""
+def _without_stop_iteration(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call it, with a `RuntimeError` for a `StopIteration`: no asyncio future takes one, so its caller would hang."""
     try:
         return fn(*args, **kwargs)
     except StopIteration as error:

@@ -1,4 +1,4 @@
-"""Children of a prefork worker that end before they work: Celery would start others in their place for ever."""
+"""Counts children of a prefork worker that end before they work: Celery would start new ones for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A grade run at work: checks first, then a model, then what is recorded of it."""
+"""What a grade run does: checks first, then a model; the outcome is a grade."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GRADER_SECONDS, GRADER_TURNS = 600, 30  #: bounds of one grade run where its tas
 
 
 class GradeWork:
-    """One grade run. A task's limits bound each of its grade runs by itself; what a grader uses counts apart."""
+    """One grade run. The task's limits bound each grade run separately; what graders use is counted separately."""
 
     def __init__(self, deps: Deps, claimed: Claimed, control: Control, emitter: Emitter) -> None:
         self._deps, self._claimed, self._control, self._emitter = deps, claimed, control, emitter

@@ -1,4 +1,4 @@
-"""Checks: what code can decide needs no model."""
+"""An agent's checks: code that decides what needs no model."""
 
 from __future__ import annotations
 

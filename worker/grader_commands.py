@@ -1,4 +1,4 @@
-"""Commands that graders run: bounded in time and in what is read of them, and ended with their children."""
+"""Commands that graders run: their time and their output are bounded, and their children are ended with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from ..shared.grader_config import Command
 
-LAST = 20_000  #: characters of the output that are told: a test suite says at its end how it went
+LAST = 20_000  #: characters of the output that a grader reads: a test suite's summary stands at the end
 PIECE = 1 << 20  #: bytes read at once, more than a pipe holds
 
 
 async def run_command(command: Command, folder: Path, task_id: str) -> str:
-    """Run it, and tell its exit code and the end of its output; an `OSError` where it cannot be started."""
+    """Run it, and return its exit code with the end of its output; `OSError` where it cannot be started."""
     with _Output() as output:
         # A cancel that comes while it starts would else end the command alone: it may have children by then.
         starting = asyncio.ensure_future(

@@ -1,4 +1,4 @@
-"""What goes back to the agent whose work does not satisfy its rubric."""
+"""The feedback to an agent whose work does not satisfy its rubric."""
 
 from __future__ import annotations
 

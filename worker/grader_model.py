@@ -1,4 +1,4 @@
-"""A grader that is a model: built for the first grade, asked in checkpoint threads of the grade run's own."""
+"""A grader that is a model: built when it is first needed, and asked in checkpoint threads of the grade run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A grader's model that answers without a usable verdict is told why, once; a second such answer ends the grading."""
+"""Tells a grader's model once why its answer is no verdict; a second such answer ends the grading."""
 
 from __future__ import annotations
 

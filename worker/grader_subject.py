@@ -1,4 +1,4 @@
-"""What a grade run is about: the work as it was handed in, what was said of it before, what a verdict makes of it."""
+"""What a grade run grades: the work, the grades that it had before, and the grade that a verdict makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a grader can gather evidence with: the files of the task's tree, commands, and LangChain's tools by name."""
+"""The tools of graders: the files of the task's tree, commands, and LangChain's tools by name."""
 
 from __future__ import annotations
 

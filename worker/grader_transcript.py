@@ -1,4 +1,4 @@
-"""What a grader reads of a conversation: bounded text, whatever the messages hold."""
+"""A conversation as bounded text, for a grader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a grader answers to a verdict that can be relied on."""
+"""From a grader's answers to a verdict that accounts for every criterion."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`python -m outrider.worker.health [NODE]`: whether a worker consumes, for the health check of a container.
 
-A worker whose process lives may have lost its broker, or hang. Only one that answers a command, on the connection and
-the thread by which bells come, and names its queues, is well.
+A worker may have lost its broker, or hang, while its process lives. It is well if it names its queues when it is asked,
+on the connection and the thread by which bells come.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Renewing the leases of a process: one thread with a loop and a client of its own, so that busy agents cannot stop it.
+"""The heartbeat renews a process's leases, in a thread with a loop and a client of its own: busy agents cannot stop it.
 
-It speaks for the agents' loop only while that loop still answers: a process whose loop hangs loses its claims.
+It does so only while the agents' loop answers: a process whose loop hangs loses its claims.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .control import Held
 
 CHUNK = 500  #: claims that one script renews
-LEASES_OF_PATIENCE = 4  #: how long a loop may not answer before its claims are left to run out
+LEASES_OF_PATIENCE = 4  #: leases for which the loop may not answer; then its claims are left to run out
 
 log = structlog.get_logger("outrider.worker")
 

@@ -1,4 +1,4 @@
-"""Hearing cancels at once: a subscription on the loop. What is missed while Redis is away, the heartbeat finds."""
+"""The listener stops cancelled runs at once, by a subscription. The heartbeat finds what it missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From `path/or/module:name` to the object that it names."""
+"""Import the object that `path/or/module:name` names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the models of a run consume, and the limits on it: a callback that LangChain hands to every model and tool."""
+"""The meter counts what a run's models consume and enforces limits: a LangChain callback for every model and tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run can end, as values, and what each means for the record and for Celery."""
+"""How a run can end, as values, and what the store writes for each."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ Settling: TypeAlias = Finished | Paused | Graded | Failed | TimedOut
 
 
 def grade_event(grade: Grade) -> dict[str, Any]:
-    """What the event of a grade holds."""
+    """The data of the event of a grade."""
     return {
         "grading_run_id": grade.grading_run_id,
         "iteration": grade.iteration,

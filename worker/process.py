@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from .outcomes import Outcome
 
 GARBAGE_THRESHOLD = 20_000  #: new objects between two collections of the youngest
-# With many runs at work, commands to Redis gather for a moment: each exchange hands the interpreter to another thread
-# and back, which costs a busy worker a quarter of its time (measured). A few runs wait for nothing.
-FEW = 8
+# With many runs at work, commands to Redis gather for a moment before they are sent together: each exchange hands the
+# interpreter to another thread and back, which costs a busy worker a quarter of its time (measured).
+FEW = 8  #: runs at work; up to so many, commands are sent at once
 LINGER_SECONDS, LINGER_PER_RUN = 0.02, 0.001
 # How long a thread may wait for the interpreter. Celery's, which takes bells, waits after each of its system calls; at
 # Python's 5 ms a busy loop would starve it, and have too few runs to fill its time (measured).
@@ -93,7 +93,7 @@ class WorkerProcess:
         asyncio.set_event_loop(self._loop)
         main = self._loop.create_task(self._live())
         while not main.done():
-            # An agent that calls `sys.exit()` leaves the loop with it: its own run has the error, the others go on.
+            # An agent that calls `sys.exit()` ends `run_until_complete`: its own run gets the error, the others go on.
             with suppress(BaseException):
                 self._loop.run_until_complete(main)
         error = asyncio.CancelledError() if main.cancelled() else main.exception()

@@ -1,4 +1,4 @@
-"""Retention: what is removed of trees of tasks that ended long ago. Every step may be done again, by anyone."""
+"""Retention removes trees of tasks that ended long ago. Every step may be repeated, by any worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Retention:
         self._files = RedisStore(store.redis, store.keys)
 
     async def condemn(self, root_id: str) -> bool:
-        """Take a tree out of sight, if all of it ended long ago; whether it was."""
+        """Hide a tree, if all of it ended long ago; whether it was hidden."""
         condemned = await self._store.condemn(root_id, older_than_ms=self._settings.retention_ms)
         if condemned:
             log.info("tree.removed", task_id=root_id)

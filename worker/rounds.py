@@ -1,4 +1,4 @@
-"""Rounds: work that a process does again and again, for ever, and at once when there is something to do."""
+"""Work that a process does for ever in rounds; a round may be asked for early."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 class Rounds:
-    """One every so many seconds. `failing` is told the type of an error that ends one, once until one ends well."""
+    """One round every so many seconds. `failing` gets the type of an error that ends one; once, until one ends well."""
 
     def __init__(self, seconds: float, failing: Callable[[str], None]) -> None:
         self._seconds, self._failing = seconds, failing
-        self._due = asyncio.Event()  #: something is, before the next round
+        self._due = asyncio.Event()  #: a round was asked for
 
     def look(self) -> None:
         """Begin the next round at once. On the loop."""
         self._due.set()
 
     async def run(self, work: Callable[[], Awaitable[bool]]) -> None:
-        """Work for ever; `work` says whether there is more to do at once. Processes that start together spread out."""
+        """Work for ever; `work` says whether there is more to do at once. The first pause is random."""
         failing = False
         await self._pause(self._seconds * random.random())  # noqa: S311 no secret
         while True:

@@ -1,7 +1,7 @@
-"""Being told to stop: give everything back within the grace period, and go, whatever does not stop.
+"""The end of a worker that was told to stop: at the latest when its grace period is over.
 
-Celery waits for its threads without limit and ignores a second SIGTERM. What is abandoned here has its lease: another
-worker takes it up when that runs out.
+Celery would wait for its threads without limit, and ignore a second SIGTERM. A run that is abandoned here goes on in
+another worker when its lease has run out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def leave_now(*, why: str) -> None:
 
 
 def end_now() -> None:
-    """The same without a word: a signal handler of one's own must not log."""
+    """Do the same without logging, for signal handlers."""
     try:
         for child in active_children():
             os.kill(child.pid, signal.SIGKILL)

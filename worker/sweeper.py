@@ -1,6 +1,6 @@
-"""The sweeper: leases that ran out, bells that nobody heard, questions that expired, trees that are old.
+"""The sweeper deals with lost leases, overdue bells, expired questions, unfinished cancels and old trees.
 
-Any number of processes may sweep: each change is one of the store's transitions, and what two find is done once.
+Any number of processes may sweep: each change is one of the store's transitions, so what two of them find is done once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..shared.store import Store
 
 LOST = "WorkerLost"  #: the type of its error
-TICK_SECONDS = 0.002  #: after a moment of Redis' clock, which tells milliseconds, it has come for sure
+TICK_SECONDS = 0.002  #: added to a moment on Redis' clock of milliseconds: then it is over for sure
 
 log = structlog.get_logger("outrider.sweeper")
 
@@ -108,7 +108,7 @@ class Sweeper:
         return await self._guarded(index, member, self._deal(member, task_id, run_id, deal))
 
     async def _guarded(self, index: str, member: str, work: Coroutine[Any, Any, bool]) -> bool:
-        """Do what a member needs; one that fails is put off, so that it does not stand before the others again."""
+        """Do what a member needs. One that fails is put off, so that it does not hold up the others."""
         try:
             return await work
         except Exception as error:
@@ -159,7 +159,7 @@ class Sweeper:
         outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
         if outcome == "released":
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
-            # The lost worker says nothing any more: to monitors the run would be at work for ever.
+            # The lost worker sends no more events: in monitors the run would be at work for ever.
             await self._inform("task-retried", run.run_id)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":

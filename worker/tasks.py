@@ -1,4 +1,4 @@
-"""Celery's entry points. The job's thread only waits; how a run ended is told in Celery's own words."""
+"""Celery's entry points. The job's thread only waits; then its Celery task ends as the run did."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
 
 
 def _end_celery_task(outcome: Outcome) -> str | None:
-    """End the Celery task as the run ended. Never raised inside an `except`: monitors would show what it handled."""
+    """End the Celery task as the run ended. Not inside an `except`: monitors would show the error that it handles."""
     match outcome:
         case Finished() | Paused() | Graded(type=""):
             pass

@@ -1,6 +1,6 @@
-"""Which errors pass by themselves: what providers of models say when they are busy, slow or away.
+"""Which errors pass by themselves: those of model providers that are busy, slow or away.
 
-Told by types' names and modules and by status codes: no provider's package is imported for it.
+They are known by the names and modules of their types and by status codes: no provider's package is imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one place for what LangGraph 1.2 does not do right, with what stands in for it.
+"""Workarounds for faults of LangGraph 1.2, all in this one file.
 
 - A graph compiled with `checkpointer=False` fails under `durability="sync"`: its loop waits for the checkpoint that it
   never wrote, also when such a graph runs inside ours, which hands its durability down.

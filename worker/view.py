@@ -1,4 +1,4 @@
-"""What a run shows while it is streamed: its state, its questions, and what becomes events."""
+"""A run's view of its graph: the input that it gives, and what it takes from the stream: state, questions, events."""
 
 from __future__ import annotations
 
