@@ -125,6 +125,14 @@ class Machine(Ground):
         """News comes while a person is asked."""
         self.end(self.pick(self.hands_below_one_that_asks), self.draw(endings))
 
+    @step("to_be_graded", often=6)
+    def work_below_one_that_is_to_be_graded(self) -> None:
+        """News comes before the grader."""
+        parent, rung = self.pick(self.to_be_graded), len(self.bells)
+        self.submit(parent, None, told=True, reads=False)
+        if len(self.bells) > rung and (hand := self.answer_bell(*self.bells.pop())):
+            self.end(hand, "success")
+
     @step("readers", often=3)
     def read_news(self) -> None:
         """The parents' middleware before a model call."""
@@ -282,6 +290,13 @@ class Machine(Ground):
     @step("expiries", often=2)
     def question_expires(self) -> None:
         self.let_question_expire(*self.pick(self.expiries))
+
+    @step("unexpired", often=4)
+    def expire_what_a_message_waits_for(self) -> None:
+        task, run_id = self.pick(self.unexpired)
+        self.update(task, Strategy.ENQUEUE)
+        self.let_question_expire(task, run_id)
+        self.expire(task, run_id)
 
     @step("expiries")
     def expire_late_or_early(self) -> None:

@@ -184,6 +184,10 @@ class Ground(RuleBasedStateMachine):
         return [hand for hand in self.hands if hand.holds and hand.task.parent and hand.task.parent.open_questions]
 
     @property
+    def to_be_graded(self) -> list[Task]:
+        return [task for task, run in self.queued if run.grades and self.room]
+
+    @property
     def open_children(self) -> list[Task]:
         return [task for task in self.open_tasks if task.parent]
 
@@ -225,6 +229,13 @@ class Ground(RuleBasedStateMachine):
     def outlived(self) -> list[tuple[Task, str]]:
         return [
             (task, run_id) for task, run_id in self.expiries if task.open_questions and task.runs[-1].run_id != run_id
+        ]
+
+    @property
+    def unexpired(self) -> list[tuple[Task, str]]:
+        """Questions that are asked now."""
+        return [
+            (task, run_id) for task, run_id in self.expiries if task.open_questions and task.runs[-1].run_id == run_id
         ]
 
     @property
