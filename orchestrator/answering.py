@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..shared.errors import UnknownTask
 from ..shared.ids import check_id
 from ..shared.record_base import Record
 from ..shared.statuses import Status
+from ..shared.transitions import Facts
+from . import approvals
 from .jsonable import json_value, replaced
 from .run_input import check_size
 
@@ -34,11 +35,12 @@ async def answer(session: Session, task_id: str, value: Any, interrupt: str | No
     named = None if interrupt is None else check_id(interrupt, "interrupt")
     store = session.store
     with session.reachable():
-        facts = await store.facts(task_id)
-        if facts is None:
-            raise UnknownTask(task_id)
+        task = await store.get(task_id)
+        asked = [question for question in task.interrupts if named in {None, question.id}]
+        if len(asked) == 1:
+            approvals.check(asked[0], given)
         event_id = await store.last_event_id(task_id)
-        answered = await store.answer(facts, given, interrupt=named)
+        answered = await store.answer(Facts.of(task), given, interrupt=named)
     return Answered(
         task_id=task_id,
         interrupt=answered.interrupt,

@@ -31,12 +31,45 @@ def decide(question: Interrupt, decision: str, text: str | None = None) -> dict[
     given: dict[str, Any] = {"type": decision, **({"message": text} if text else {})}
     if "action_requests" not in question.value:
         return given
-    for review in question.value.get("review_configs") or ():
+    for review in _list(question.value.get("review_configs")):
         _allowed(question, review, decision)
     return {"decisions": [given] * len(question.value["action_requests"])}
 
 
-def _allowed(question: Interrupt, review: Mapping[str, Any], decision: str) -> None:
+def calls_to_review(question: Interrupt) -> list[dict[str, Any]]:
+    """The tool calls that a question lists, each with its `name` and `args`; none where it is no such request."""
+    if not is_approval(question):
+        return []
+    calls = question.value.get("action_requests", [question.value])
+    return [call for call in _list(calls) if isinstance(call, dict)]
+
+
+def check(question: Interrupt, answer: Any) -> None:
+    """Hold that an answer decides each tool call that a question lists: the middleware fails on any other.
+
+    `BadInput` where it does not. What a question with a schema of its own is answered is checked where it is asked.
+    """
+    if not is_approval(question) or "action_requests" not in question.value:
+        return
+    calls = calls_to_review(question)
+    decisions = answer.get("decisions") if isinstance(answer, dict) else None
+    types = [one.get("type") if isinstance(one, dict) else None for one in _list(decisions)]
+    if None in types or len(types) != len(calls):
+        raise BadInput(
+            f"question {question.id} requests {len(calls)} decision{'s' * (len(calls) != 1)}, one for each tool call: "
+            'approve or reject them, or answer {"decisions": [{"type": "approve"}, …]}'
+        )
+    reviews = {review.get("action_name"): review for review in _list(question.value.get("review_configs"))}
+    for call, decision in zip(calls, types, strict=True):
+        if review := reviews.get(call.get("name")):
+            _allowed(question, review, decision)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _allowed(question: Interrupt, review: Mapping[str, Any], decision: Any) -> None:
     allowed = review.get("allowed_decisions")
     if allowed and decision not in allowed:
         raise BadInput(

@@ -193,7 +193,8 @@ class Outrider:
 
         Without an id the task must have one open question (else `SeveralQuestions`, which names them). Several answers
         are gathered, and the last one starts the run that goes on with them. Raises `NotWaiting` where nothing is
-        asked, `AnswerConflict` where this is not asked, or was answered before; then nothing was changed.
+        asked, `AnswerConflict` where this is not asked, or was answered before, `BadInput` where the question lists
+        tool calls to review and the answer does not decide each of them; then nothing was changed.
         """
         return await answering.answer(self._session, task_id, value, interrupt)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from ...shared.statuses import Status
-from ..approvals import is_approval
+from ..approvals import calls_to_review, is_approval
 from .console import as_text, complain, visible
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ def exit_code(task: Task) -> int:
 
 def asked(question: Interrupt) -> str:
     """The words of a question. Lines after the first are set in, so that none of them looks like one of ours."""
-    return visible(as_text(question.value)).replace("\n", "\n  ")
+    calls = [
+        f"{call.get('name')} {json.dumps(call.get('args'), ensure_ascii=False)}" for call in calls_to_review(question)
+    ]
+    words = "\n".join(["it wants to call", *calls]) if calls else as_text(question.value)
+    return visible(words).replace("\n", "\n  ")
 
 
 def answer_to(task: Task, question: Interrupt) -> str:

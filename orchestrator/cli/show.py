@@ -8,7 +8,7 @@ import typer
 
 from ...shared.errors import BadInput
 from .console import STYLES, as_text, clock, complain, console, on_terminal, print_json, print_text, run, visible
-from .endings import ENDED_BADLY, answer_to, grade_line
+from .endings import ENDED_BADLY, answer_to, asked, grade_line
 from .show_tree import counts, tree_facts, tree_json
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
     }
     rows = [(name, text) for name, text in facts.items() if text]
     for question in task.interrupts:
-        rows += [("question", f"{question.id}: {as_text(question.value)}"), ("answer", answer_to(task, question))]
+        rows += [("question", f"{question.id}: {asked(question)}"), ("answer", answer_to(task, question))]
     return rows
 
 

@@ -559,12 +559,19 @@ REVIEW = {
         (REVIEW, ["--approve"], {"decisions": [{"type": "approve"}] * 2}),
         (REVIEW, ["--reject"], {"decisions": [{"type": "reject"}] * 2}),
         (REVIEW, ["--reject", "not so"], {"decisions": [{"type": "reject", "message": "not so"}] * 2}),
-        ({"type": "tool_approval", "name": "send", "args": {}}, ["--approve"], {"type": "approve"}),
+        (
+            REVIEW,
+            ['{"decisions": [{"type": "edit"}, {"type": "reject"}]}'],
+            {"decisions": [{"type": "edit"}, {"type": "reject"}]},
+        ),
+        ({"type": "tool_approval", "name": "send", "args": {"to": "all"}}, ["--approve"], {"type": "approve"}),
     ],
 )
 def test_tool_calls_are_approved_or_rejected(outrider, world, question, options, given):
     task_id = asking(outrider, world, question)
-    assert f"answer\toutrider answer {task_id} --approve, or --reject [TEXT]" in outrider("show", task_id).out
+    shown = outrider("show", task_id).out
+    assert 'question\tq1: it wants to call send {"to": "all"}' in shown
+    assert f"answer\toutrider answer {task_id} --approve, or --reject [TEXT]" in shown
     ran = outrider("answer", task_id, *options, "--wait", "--json")
     assert (ran.code, ran.json["result"]) == (0, {"q1": given})
 
@@ -587,6 +594,15 @@ def test_tool_calls_are_approved_or_rejected(outrider, world, question, options,
         (REVIEW, [], "the answer is missing"),
         (REVIEW, ["x", "--interrupt", "/"], "interrupt '/' is not valid"),
         (REVIEW, ["x" * 1001], "the input has 1,001 bytes"),
+        (REVIEW, ["yes"], "question q1 requests 2 decisions, one for each tool call: approve or reject them"),
+        (REVIEW, ['{"decisions": [{"type": "approve"}]}'], "requests 2 decisions"),
+        (REVIEW, ['{"decisions": ["approve", "approve"]}'], "requests 2 decisions"),
+        (REVIEW, ['{"decisions": 2}'], "requests 2 decisions"),
+        (
+            REVIEW,
+            ['{"decisions": [{"type": "edit"}, {"type": "edit"}]}'],
+            "question q1 allows approve, reject for drop, not edit",
+        ),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused_and_changes_nothing(outrider, world, question, options, told):
