@@ -1,4 +1,4 @@
-"""An answer to what a task asks: it is checked before anything is written."""
+"""Answering a task's question: the answer is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Answered(Record):
-    """The answer to an answer: it was accepted."""
+    """An answer was accepted."""
 
     task_id: str
     interrupt: str  #: the id of the question that was answered
     open: tuple[str, ...] = ()  #: ids of questions that still need an answer
     run_id: str | None  #: that goes on with the answers; `None` while questions are open
     status: Status  #: of the task now
-    event_id: str  #: of the task's last event before it: `follow(task_id, event_id)` gives what comes of it
+    event_id: str  #: of the task's last event before it: `follow(task_id, event_id)` shows what follows
     notes: tuple[str, ...] = ()  #: what was replaced, or could not be done at once
 
 

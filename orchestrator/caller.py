@@ -1,4 +1,4 @@
-"""Who calls the parents' tools: which tasks are its own, and what its state keeps of each."""
+"""The parent that calls one of its tools: which tasks are its own, and what its state keeps of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..shared.records import Task
     from .home import Home
 
-LISTED = 100  #: tasks that the list shows; more are said to be more
+LISTED = 100  #: tasks that `list_async_tasks` shows at most
 
 
 class AsyncTask(TypedDict):
@@ -57,7 +57,7 @@ class Caller:
 
     @property
     def key(self) -> str | None:
-        """A name of this call, the same each time its step runs; `None` where the parent's thread has no name."""
+        """An id of this call, the same each time its step runs; `None` where the parent's thread has no id."""
         thread_id = self.at.parent.task_id if self.at.parent else self._thread_id
         return f"{thread_id}:{self.runtime.tool_call_id}" if thread_id else None
 
@@ -99,7 +99,7 @@ class Caller:
         return known
 
     async def _there(self, task_id: str) -> Task | None:
-        """The task; `None` where there is none, or none any more: what ended long ago is removed."""
+        """The task; `None` where there is none: one that ended long ago may have been removed."""
         try:
             return await read_task(self.at.session, task_id)
         except UnknownTask:

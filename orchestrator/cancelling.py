@@ -1,4 +1,4 @@
-"""A cancel, and the bells of those that hear of it."""
+"""Cancelling a task, and ringing for the parents that are woken by it."""
 
 from __future__ import annotations
 

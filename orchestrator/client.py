@@ -1,4 +1,4 @@
-"""The client: hand work to agents, look at it, wait for it, end it. Async; `sync.py` gives the same to sync code."""
+"""The client, async: submit tasks, look at them, wait for them, end them. `sync.py` has the same for sync code."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ class Outrider:
     ) -> Task:
         """Make a parent of code that runs elsewhere: a task without runs, with children and an `inbox`.
 
-        `agent` is what people see of that code; no agent of `langgraph.json` need have this name. With the `task_id`
+        `agent` is the name under which people see that code; `langgraph.json` need not have it. With the `task_id`
         of a parent that is there, that one is returned. A parent that is `idle`, and neither read nor told of anything
         for `OUTRIDER_RETENTION_DAYS`, is removed as every tree is.
         """
         return await registering.register(self._session, agent, home=home, task_id=task_id, title=title)
 
     def inbox(self, parent_id: str) -> AsyncGenerator[Notification, None]:
-        """What a registered parent is told of its children, as it comes: `async for note in o.inbox(parent_id)`.
+        """The notifications of a registered parent, as they come: `async for note in o.inbox(parent_id)`.
 
         A notification is acknowledged when the loop asks for the next one, or by `acknowledge`; until then it comes
         again, with the same id, wherever the inbox is read next. One reader at a time has an inbox, by a lease; another
@@ -150,7 +150,7 @@ class Outrider:
         return inbox.notes(self._session, check_id(parent_id, "parent"))
 
     async def acknowledge(self, parent_id: str, note: Notification) -> None:
-        """Note that a registered parent has dealt with this notification, and all before it."""
+        """Mark this notification of a registered parent, and all before it, as dealt with."""
         await inbox.unread(self._session, parent_id, saved=note.seq, after=note.seq)
 
     async def get(self, task_id: str) -> Task:
@@ -244,7 +244,7 @@ class Outrider:
 
     @property
     def store(self) -> RedisStore:
-        """LangGraph's `BaseStore` that every agent's graph gets, where files, memories and skills lie.
+        """LangGraph's `BaseStore` that every agent's graph gets: it holds files, memories and skills.
 
         For this client's loop, while it is open.
         """

@@ -42,7 +42,7 @@ class Stopped(Exception):
 
 
 class ProgramFailed(Exception):
-    """A program ended that had no reason to."""
+    """A program has ended by itself."""
 
     def __init__(self, ended: ProgramEnded) -> None:
         self.name = ended.name
@@ -115,7 +115,7 @@ class DevServer:
         self._happened.put(ProgramEnded("redis", redis.wait()))
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait for what happens, at most so long; anything that does ends the life of all."""
+        """Wait for the end of a program, or for a signal, at most so long; both end `dev`."""
         try:
             what = self._happened.get(timeout=seconds)
         except Empty:
@@ -128,7 +128,7 @@ class DevServer:
     def _stop(self) -> bool:
         """End the programs one after the other; `False` where it had to be at once."""
         within = {"worker": self._settings.grace_seconds + END_SECONDS, "flower": END_SECONDS}
-        # Without Redis a worker can give nothing back: it would wait for it until its grace is over.
+        # Without Redis a worker cannot give its runs back: it would wait until its grace period is over.
         orderly = "redis" not in self._ended
         for program in self._programs:
             if orderly:

@@ -1,4 +1,4 @@
-"""`outrider doctor`: looks at Redis, the broker, the workers and the tasks; facts, and findings with their remedies."""
+"""`outrider doctor` examines Redis, the broker, workers and tasks; it reports facts, and findings with remedies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLOW_MS: Final = 10.0  #: of a PING, median: a step of a run takes a few round t
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was looked at, and what is wrong."""
+    """What `doctor` saw, and what is wrong."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -40,7 +40,7 @@ class Report:
 
 
 async def examine(settings: Settings) -> Report:
-    """Look at everything once. Changes nothing. `RedisUnreachable` where Redis is; a broker that is, is a finding."""
+    """Look at everything once, and change nothing. `RedisUnreachable` without Redis; without a broker, a finding."""
     with reachable(settings):
         async with connect(settings, size=1) as redis:
             store = Store(redis, settings.namespace)
@@ -74,7 +74,7 @@ async def examine(settings: Settings) -> Report:
 
 
 async def _info(redis: Any) -> dict[str, Any]:
-    """What Redis tells of itself; nothing where the user may not ask."""
+    """Redis' `INFO`; empty where the user may not ask for it."""
     try:
         return dict(await redis.info())
     except NoPermissionError:
@@ -93,11 +93,11 @@ def _percentile(values: Iterable[float], share: float) -> float:
 
 
 def check_access(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """A finding where Redis does not tell of itself."""
+    """A finding where the user may not read `INFO`."""
     if not info:
         yield Finding(
             Level.WARNING,
-            "Redis does not tell this user of itself: version, persistence and memory were not looked at",
+            "this Redis user may not read INFO: version, persistence and memory were not checked",
             "ACL SETUSER NAME +info",
         )
 

@@ -1,4 +1,4 @@
-"""What `doctor` looks for among the tasks: those that wait for long, lose their workers, or rest for nothing."""
+"""The findings of `doctor` on tasks: those that wait for long, lose their workers, or rest without a reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Seen:
     run: Run | None
     since_ms: int  #: ms since its last change
     rings: int  #: how often its bell was rung again
-    late_ms: int  #: since when the lease or the bell that the record promises is overdue; below 0: it is not
+    late_ms: int  #: for how long its lease or its bell is overdue; below 0: it is not
     open_children: int
 
     @property
@@ -112,7 +112,7 @@ async def read_tasks(store: Store) -> Tasks:
 
 
 def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[Finding]:
-    """Findings on tasks; `workers` is whether any is online: without one, nothing sweeps, and that is said already."""
+    """Findings on tasks. `workers`: whether any is online; without one nothing sweeps, which is a finding itself."""
     waits = [one for one in tasks.seen if one.waits and one.rings > 0 and one.task.waits_for != "slot"]
     for queue, _ in Counter(_queue(one) for one in waits).items() if workers else ():
         there = [one for one in waits if _queue(one) == queue]

@@ -1,4 +1,4 @@
-"""What `doctor` asks the broker: which workers are online, what they serve, and what waits in the queues."""
+"""The findings of `doctor` on workers and queues: who is online, what is served, and what waits."""
 
 from __future__ import annotations
 

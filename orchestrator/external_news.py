@@ -1,7 +1,7 @@
-"""What a parent in a process of the user's own hears of its children: its middleware reads the inbox of its task.
+"""News for an external parent: the middleware reads the inbox of its task.
 
-A notification is dealt with once a state that holds it was saved. What a state says was taken in while this invocation
-lasts may not be saved yet; what it said when the invocation began is.
+A notification is dealt with once a state that holds it was saved. The state that an invocation begins with was saved;
+what was taken in since may not be.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def arrived(state: Mapping[str, Any], runtime: Runtime[Any]) -> tuple[dict
         return {**keep, PARENT: new_id()}, ()
     saved = 0 if state.get(LOOKED) else cursor
     notes = await _unread(parent_id, saved, cursor)
-    # One that the program itself has put into the state by `Notification.message()` stands there.
+    # The program may have put one into the state itself, by `Notification.message()`.
     there = {message.id for message in state["messages"]}
     new = [note for note in notes if note.id not in there]
     return ({**keep, CURSOR: notes[-1].seq} if notes else keep), new
@@ -45,7 +45,7 @@ async def arrived(state: Mapping[str, Any], runtime: Runtime[Any]) -> tuple[dict
 async def is_there_more(state: Mapping[str, Any], runtime: Runtime[Any]) -> bool:
     """Whether something came while the model wrote its final answer.
 
-    If nothing did, a state that no thread keeps goes to the caller now: what it holds is dealt with.
+    If nothing did and no thread keeps the state, the caller gets it now: what it holds is dealt with.
     """
     thread_id, cursor = _thread_id(runtime), state.get(CURSOR, 0)
     parent_id = home().parent_id(thread_id, state)

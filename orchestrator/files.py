@@ -1,4 +1,4 @@
-"""The files that the tasks of a tree share, as people are shown them."""
+"""The files that the tasks of a tree share, for people to see."""
 
 from __future__ import annotations
 

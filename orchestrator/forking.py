@@ -1,4 +1,4 @@
-"""What a fork of a task in the store begins with: its parent's conversation as it was saved last."""
+"""The snapshot that a fork begins with: its parent's conversation as it was saved last."""
 
 from __future__ import annotations
 

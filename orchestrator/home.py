@@ -1,4 +1,4 @@
-"""Where a parent's code runs: in a run of a worker, or in a process of the user's own."""
+"""Where a parent's code runs, in a worker or in a process of the user's own, and what its tools use there."""
 
 from __future__ import annotations
 

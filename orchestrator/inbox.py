@@ -1,4 +1,4 @@
-"""The inbox of a parent that is at home in this process: each notification once it came, until it was dealt with."""
+"""Reading the inbox of an external parent: each notification comes again until it was dealt with."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Lease:
         )
 
     async def _renew(self) -> None:
-        # What is wrong, the next read tells.
+        # The next read raises what is wrong.
         with suppress(InboxLost):
             while True:
                 await asyncio.sleep(self.settings.heartbeat_seconds)

@@ -1,4 +1,4 @@
-"""What a client reaches outside itself: the store, Redis for blocking reads, and the broker's bell."""
+"""A client's links to the outside: the store, Redis connections for blocking reads, and the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of tasks: what is asked for is checked here, before anything is read."""
+"""Listing tasks: the arguments are checked before anything is read."""
 
 from __future__ import annotations
 

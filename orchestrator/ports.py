@@ -1,4 +1,4 @@
-"""A port for a server that is started later, which nobody of ours takes meanwhile."""
+"""A free port for a server that is started later: no other `dev` of this user takes it meanwhile."""
 
 from __future__ import annotations
 

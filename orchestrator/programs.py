@@ -29,7 +29,7 @@ class ProgramEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Someone tells `dev` to stop."""
+    """`dev` was told to stop."""
 
     signal: int
 
@@ -40,7 +40,7 @@ Happened: TypeAlias = ProgramEnded | StopRequested
 class Printer:
     """Prints whole lines of several programs, each behind the name of its program.
 
-    On a terminal what could move its cursor is made visible by `clean`. When nobody reads any more, that is told once.
+    On a terminal `clean` makes visible what could move its cursor. When nobody reads any more, `dev` is told to stop.
     """
 
     def __init__(self, out: IO[str], clean: Callable[[str], str], happened: SimpleQueue[Happened]) -> None:

@@ -1,4 +1,4 @@
-"""Parents that are at home elsewhere: tasks without runs, with children and an inbox."""
+"""Registering external parents: tasks without runs, with children and an inbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the work of a task will be graded, from what a caller gives and what `langgraph.json` says."""
+"""How a task will be graded: the caller's rubric, checked, or the one that `langgraph.json` gives its agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Grades:
 
 
 def regrades(given: Rubric | Mapping[str, Any] | str, agent: str, config: Config) -> Grades:
-    """The same for a task that is there; `UnknownAgent` where its agent is not named any more."""
+    """Do what `grades` does, for an existing task; `UnknownAgent` where its agent is not named any more."""
     if agent not in config.agents:
         raise UnknownAgent(agent, sorted(config.agents))
     return grades(given, config.agents[agent], config)

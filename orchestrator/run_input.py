@@ -1,4 +1,4 @@
-"""What a run will be given: everything is checked here, before anything is written."""
+"""The input of a run: checked before anything is written."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _text(text: Any, changed: list[str]) -> str:
 
 
 def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapping[str, Any]) -> None:
-    """Hold that the agent can be built, has a place for the text, and has the keys of the state."""
+    """Check that the agent can be built, has a place for the text, and has the keys of the state."""
     if known is not None:
         if known.broken:
             raise BrokenAgent(agent, known.broken)
@@ -72,7 +72,7 @@ def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapp
 
 
 def check_size(bound: int, **parts: Any) -> None:
-    """Hold that parts of an input are together no larger than `bound` bytes; else `BadInput` tells their sizes."""
+    """Check that the parts of an input have no more than `bound` bytes together; `BadInput` gives their sizes."""
     sizes = {name: size(part) for name, part in parts.items() if part}
     whole = sum(sizes.values())
     if whole > bound:
@@ -84,5 +84,5 @@ def check_size(bound: int, **parts: Any) -> None:
 
 
 def is_deaf(known: Published | None) -> bool:
-    """Whether workers say that the agent has no messages, to take text or news in."""
+    """Whether workers say that the agent has no messages: then it cannot take in news."""
     return known is not None and known.has_messages is False

@@ -1,4 +1,4 @@
-"""A temporary folder that goes at the end, however the end comes."""
+"""A temporary folder that is removed at the end, also after a kill."""
 
 from __future__ import annotations
 

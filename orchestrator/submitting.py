@@ -1,4 +1,4 @@
-"""A submit: the request is checked, the task is written in one step, and a bell is rung for it."""
+"""Submitting a task: the request is checked, the task is written in one step, and its bell is rung."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Submitted(Record):
 
     @property
     def event_id(self) -> str:
-        """All its events come after this."""
+        """The id after which all its events come."""
         return "0"
 
 
@@ -48,11 +48,11 @@ async def submit(
     config, inside = await session.config(), running.get()
     parent_id = inside.claim.task_id if parent is None and inside else (None if parent is False else parent)
     with session.reachable():
-        told = await session.catalogue()
+        known = await session.catalogue()
         above = await _parent(session, parent_id) if parent_id is not None else None
     if request.webhook is not None:
         await asyncio.to_thread(check_webhook, request.webhook, session.settings)
-    submission, notes = check_request(request, config, told.agents, session.settings.max_input_bytes, above)
+    submission, notes = check_request(request, config, known.agents, session.settings.max_input_bytes, above)
     claim = inside.claim if inside and inside.claim.task_id == parent_id else None
     with session.reachable():
         if submission.mode == FORK and snapshot is None:
@@ -62,7 +62,7 @@ async def submit(
         created = written.run_id == submission.run_id
         status = Status.PENDING if created else (await session.store.peek(written.task_id)).status
     if created:
-        notes += [*await session.ring(_first_bell(submission)), *_unserved(submission, told)]
+        notes += [*await session.ring(_first_bell(submission)), *_unserved(submission, known)]
     return Submitted(task_id=written.task_id, run_id=written.run_id, status=status, created=created, notes=tuple(notes))
 
 
@@ -83,11 +83,11 @@ def _first_bell(submission: Submission) -> Bell:
     )
 
 
-def _unserved(submission: Submission, told: Catalogue) -> list[str]:
-    """A note for each queue that is none of those of which workers have told that they serve them."""
+def _unserved(submission: Submission, known: Catalogue) -> list[str]:
+    """A note for each queue of the task that no worker serves, as far as workers have published."""
     queues = dict.fromkeys(queue for queue in (submission.queue, submission.grade_queue) if queue)
     return [
         f"no worker serves the queue {queue} now: the task waits for one (outrider worker -Q {queue})"
         for queue in queues
-        if told.queues and queue not in told.queues
+        if known.queues and queue not in known.queues
     ]

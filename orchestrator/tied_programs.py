@@ -1,4 +1,4 @@
-"""Programs that must not outlive the one who started them."""
+"""Programs that end with the thread that started them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model gives to the parents' tools, as it reads of it."""
+"""The arguments of the parents' tools, as models see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One more message to a task that is there: it is checked before anything is written."""
+"""Updating a task with one more message: it is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Updated(Record):
     """The answer to an update."""
 
     task_id: str
-    run_id: str | None  #: that was started; `None`: the message waits for the end of what the task is at
+    run_id: str | None  #: the run that was started; `None`: the message waits
     status: Status  #: of the task now
     overtaken: str | None = None  #: the run that was stopped
     dropped: tuple[Interrupt, ...] = ()  #: questions that nobody needs to answer any more
-    event_id: str  #: of the task's last event before it: `follow(task_id, event_id)` gives what comes of it
+    event_id: str  #: of the task's last event before it: `follow(task_id, event_id)` shows what follows
     notes: tuple[str, ...] = ()  #: what was replaced, or could not be done at once
 
 
@@ -74,7 +74,7 @@ async def update(
 
 
 def _strategy(strategy: Any) -> Strategy | None:
-    """Return what to do about an active run; `BadInput` for what is none of that."""
+    """Return what to do about an active run; `BadInput` for an unknown strategy."""
     try:
         return None if strategy is None else Strategy(strategy)
     except ValueError:

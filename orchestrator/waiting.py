@@ -1,4 +1,4 @@
-"""Waiting for a task: its event stream is read by blocking reads, never polled, and survives a Redis restart."""
+"""Waiting for a task and following it, by blocking reads of its event stream; both survive a restart of Redis."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ class Watch:
         return events
 
     async def _read(self, task_id: str, after: str, *, block: int | None) -> tuple[Event, ...]:
-        # A server that vanished without a word answers nothing, ever: the client must not wait for ever either.
+        # A server that vanished never answers: the client must not wait for ever.
         async with asyncio.timeout(BLOCK_MS / 1000 + ANSWER_SECONDS):
             return await self._store.events(task_id, after, reader=self._reader, block_ms=block or None)
 
     async def patiently(self, ask: Callable[[], Any]) -> Any:
-        """What this returns; waits for a Redis that is away."""
+        """Call `ask` until Redis answers, and return what it returns."""
         until = time.monotonic() + PATIENCE_SECONDS
         pause = RETRY_SECONDS
         while True:
@@ -149,7 +149,7 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 def check_event_id(after: Any) -> None:
-    """Hold that a stream can be read from there on; `BadInput` for what is no id of an event."""
+    """Check an event id; `BadInput` for what is none."""
     parts = after.split("-") if isinstance(after, str) else [""]
     if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):  # noqa: PLR2004 ms and number
         raise BadInput(f"event id {shorten(repr(after))} must be the id of an event, such as 1700000000000-0 (0: all)")

@@ -1,4 +1,4 @@
-"""A webhook as a caller gives it: everything is checked here, before anything is written."""
+"""The check of a webhook's URL, before anything is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_webhook(url: Any, settings: Settings) -> None:
-    """Hold that this URL may be told of a task; blocks, since its host is resolved. Raise `BadInput`.
+    """Raise `BadInput` where this URL may not be told of a task. Blocks, since the host is resolved.
 
     A host that cannot be resolved here is left to the workers, which resolve it anew for each attempt.
     """

@@ -1,4 +1,4 @@
-"""Trees of tasks at once: a live table on a terminal, plain lines in a pipe, nothing beside JSON."""
+"""The demo's view of its tasks: a live table on a terminal, plain lines in a pipe, nothing with --json."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Board:
         elif event.type.startswith(("task.", "run.")):
             row.status, row.doing = words.split(maxsplit=1)[0], ""
         else:
-            return  # several tasks at once: what matters most
+            return  # only what matters most: many tasks share the screen
         now = time.monotonic()
         row.began = row.began or (now if row.status == "running" else None)
         if row.began and row.seconds is None and row.status not in OPEN:

@@ -1,4 +1,4 @@
-"""What the demo works on: a Redis and worker processes, all ended with it whatever happens."""
+"""The demo's Redis and worker processes; all of them end with it, whatever happens."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
         yield "worker", f"{worker['name']}, {pool}, queues {', '.join(worker['queues'])}"
     for queue in facts["queues"]:
-        yield "queue", f"{queue['name']}, {_count(queue['bells'], 'bell')}, {_count(queue['workers'], 'worker')}"
+        yield "queue", f"{queue['name']}, {counted(queue['bells'], 'bell')}, {counted(queue['workers'], 'worker')}"
     if facts["agents"]:
         yield (
             "agents",
@@ -85,13 +85,9 @@ def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
     yield "tasks", ", ".join(f"{count} {status}" for status, count in tasks["by_status"].items() if count) or "none"
     for agent, count in tasks["wait_for_slots"].items():
-        yield "slots", f"{_count(count, 'task')} of {agent} until another one's run has ended"
+        yield "slots", f"{counted(count, 'task')} of {agent} until another one's run has ended"
     if oldest := tasks["oldest_pending"]:
         yield "oldest", f"{oldest['task_id']} is pending since {oldest['seconds']} s"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print_table(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""How a task stands when a command leaves it: the exit code, and a line for people."""
+"""What a command says of a task in the end: the exit code, and a line for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following trees of tasks: each task that comes to be is followed too."""
+"""Following a task and its descendants, also those that are started meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is below a task, for `show`: how much, what is still open, and what all of it used."""
+"""The tree below a task, for `show`: how many tasks, which are open, and what all of them used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command does that gave a task work: it leaves, waits for the end, or watches it."""
+"""What a command does after it gave a task work: leave, wait for its end, or follow it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Handed(Protocol):
-    """What the client says of a task that got work."""
+    """The client's answer about a task that got work."""
 
     @property
     def task_id(self) -> str:
@@ -26,7 +26,7 @@ class Handed(Protocol):
 
     @property
     def event_id(self) -> str:
-        """The event after which what comes of it is told."""
+        """The id of the event after which to follow it."""
 
     def to_json(self) -> dict[str, Any]:
         """The public form."""
@@ -55,7 +55,7 @@ class Way:
 
 
 def hand_over(client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell: Callable[..., None], way: Way) -> int:
-    """Give the work, let `tell(answer, quiet=…)` say so, then go that way; the exit code."""
+    """Give the work, print the answer with `tell(answer, quiet=…)`, then wait or follow; returns the exit code."""
     if way.follows:
         return _follow(client, give, tell, as_json=way.as_json)
     return run(_wait(client, give, tell, way))

@@ -1,4 +1,4 @@
-"""The events of a task in words: one line each."""
+"""The line that people read of each event."""
 
 from __future__ import annotations
 
