@@ -5,6 +5,7 @@ Celery by itself would lose what its last request brings, and what no child of i
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,18 +20,29 @@ if TYPE_CHECKING:
 
     from celery import Celery
 
+#: How long the runs wait for that. A broker that hangs answers nothing, and the record needs none.
+CEASE_SECONDS = 2.0
+
 log = structlog.get_logger("outrider.worker")
 
 
 def then_drain(app: Celery, drain: Callable[[], None]) -> None:
-    """Let the workers of an app cease to consume when they are told to stop, and then call `drain`; each once."""
+    """Let the workers of an app cease to consume when they are told to stop, and then call `drain`.
+
+    To a second call `drain` does nothing.
+    """
 
     class CeaseConsuming(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
         def close(self, worker: Any) -> None:
+            late = threading.Timer(CEASE_SECONDS, drain)
+            late.daemon = True
+            late.start()
             try:
                 _cease(worker.consumer)
                 _ring_again(app)
             finally:
+                late.cancel()
+                late.join()
                 drain()
 
     app.steps["worker"].add(CeaseConsuming)

@@ -203,7 +203,9 @@ class WorkerProcess:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def drain(self) -> None:
-        """Give back every run after its present step, and start none. From any thread, also in a signal handler."""
+        """Give back every run after its present step, and start none. From any thread; a second call does nothing."""
+        if self.draining:
+            return
         self.draining = True
         self._loop.call_soon_threadsafe(self._drain)
 

@@ -362,3 +362,20 @@ async def test_a_worker_that_is_told_to_stop_as_redis_dies_stops(namespace):
                 worker.process.send_signal(signal.SIGCONT)
                 assert await worker.ends() in {0, 1}
                 assert not [line for line in worker.lines if "Traceback" in line]
+
+
+async def test_a_worker_that_is_told_to_stop_gives_its_runs_back_though_its_broker_hangs(
+    redis_url, namespace, monkeypatch
+):
+    monkeypatch.setenv("OUTRIDER_REDIS_URL", redis_url)
+    with EmbeddedRedis() as broker:
+        async with open_site(Settings(redis_url=redis_url, broker_url=broker.url, namespace=namespace)) as site:
+            with site.worker("-c", "4") as worker:
+                task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
+                await site.desk.at(task_id, "b")
+                os.kill(broker.pid, signal.SIGSTOP)
+                worker.process.send_signal(signal.SIGTERM)
+                await worker.says("worker.drains")
+                await site.desk.open(task_id, "b")
+                await site.desk.until(task_id, "run.given_back")
+                os.kill(broker.pid, signal.SIGCONT)
