@@ -322,13 +322,20 @@ class Machine(Ground):
         self.views.remove(view)
         self.deal_with(view, max_attempts=self.draw(st.integers(1, 2)))
 
-    @step("rescued", often=40)
+    @step("holding", often=2)
     def come_back(self) -> None:
-        """A worker is heard of again just before a sweeper gives its run up."""
-        view, hand = self.pick(self.rescued)
-        self.views.remove(view)
-        self.beat(hand)
-        self.give_up(view)
+        """A worker is heard of again just before a sweeper takes its run, or gives it up."""
+        hand = self.pick(self.holding)
+        self.let_time_pass(hand.task, hand.run)
+        views = [view for view in self.look_around() if view.due == "lost" and view.task is hand.task]
+        (lost,) = filter(self.still_lost, views)
+        if self.draw(yes_or_no):
+            self.beat(hand)
+            self.take_lost(lost, max_attempts=1)
+        else:
+            self.take_lost(lost, max_attempts=1)
+            self.beat(hand)
+            self.give_up(self.views.pop())
 
     # Cancellers
 

@@ -192,9 +192,8 @@ class Ground(RuleBasedStateMachine):
         return [task for task in self.open_tasks if task.parent]
 
     @property
-    def rescued(self) -> list[tuple[View, Hand]]:
-        given_up = [view for view in self.views if view.due == "given up" and self.still_lost(view)]
-        return [(view, hand) for view in given_up for hand in self.hands if hand.holds and hand.task is view.task]
+    def holding(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.holds]
 
     @property
     def leased(self) -> list[tuple[Task, Run]]:
