@@ -180,3 +180,13 @@ def test_every_form_of_import_is_seen(source, module):
     found = imports_of(source, "shared/somewhere.py")
     assert module in [one.module for one in found]
     assert all(one.typing_only == ("TYPE_CHECKING" in source) for one in found)
+
+
+def test_the_list_of_rooms_names_every_file_and_no_other():
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for room in ("shared", "worker", "orchestrator"):
+        table = re.search(rf"^\| `{room}/` \| \|\n(.*?)\n\n", document, re.MULTILINE | re.DOTALL)[1]
+        named = re.findall(r"`([\w*]+\.py)`", table)
+        files = {path.name for path in (ROOT / room).glob("*.py")} - {"__init__.py", "__main__.py"}
+        assert {file for file in files if not any(fnmatch(file, name) for name in named)} == set(), room
+        assert {name for name in named if not any(fnmatch(file, name) for file in files)} == set(), room
