@@ -1,5 +1,5 @@
 # Everything sets itself up: needs make and Python 3.11 or newer, no root, no Redis, no Docker.
-# ARGS="…" is passed on: make demo ARGS="--docs ~/notes", make test ARGS="-k lease".
+# ARGS="…" is passed on: make demo ARGS="--yes", make test ARGS="-k lease".
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help

@@ -59,4 +59,4 @@ def _unfinished(statuses: Sequence[str]) -> list[str]:
 
 
 def _rejected(count: int) -> list[str]:
-    return [f"({count} of the searches were rejected or failed: what they would find is not in this.)"] if count else []
+    return [f"(Searches that were rejected or failed: {count}. What they would find is not in this.)"] if count else []

@@ -58,6 +58,7 @@ def demo(
     and ends them. Without --docs the questions are about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
+    from ...examples.research.policy import NOT_ANSWERED
     from .demo_answers import as_json as answers_as_json
     from .demo_answers import judge, print_answers, read_answers
 
@@ -69,6 +70,8 @@ def demo(
         raise BadInput(str(error)) from None
     if not folder.listing().documents:
         raise BadInput(f"--docs {folder.root} has no .md, .txt, .rst or .py file: give another folder")
+    if question is None and not folder.within:
+        raise BadInput(f"what to ask about {folder.root}? Give a --question: the demo's own are about outrider")
     if model:
         _check_model(model)
     configurable: dict[str, Any] = {"reviewed": True}
@@ -80,6 +83,8 @@ def demo(
         print_json(answers_as_json(answers))
     else:
         print_answers(answers)
+    if not model and any(answer.text == NOT_ANSWERED for answer in answers):
+        complain("the offline model looks for the question's words alone: --model PROVIDER:MODEL understands it")
     return judge(answers)
 
 

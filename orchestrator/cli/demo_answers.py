@@ -71,7 +71,8 @@ def print_answers(answers: Sequence[Answer]) -> None:
         else:
             print(f"## {answer.question}\n\n{answer.text}")
     count = sum(len(answer.citations) for answer in answers)
-    print(f"\n{count} citations; the quotes of {count - len(_faults(answers))} stand in the documents word for word.")
+    looked_up = f"; the quotes of {count - len(_faults(answers))} stand in the documents word for word" if count else ""
+    print(f"\n{count} citation{'s' * (count != 1)}{looked_up}.")
 
 
 def judge(answers: Sequence[Answer]) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..client import Outrider
     from .demo_board import Board, Row
 
-DECLINES = frozenset({"n", "no"})
+ANSWERS = {"": True, "y": True, "yes": True, "n": False, "no": False}
 
 
 class Approver:
@@ -43,9 +43,13 @@ class Approver:
             print(visible(f"\n{row.number}  {row.title}\nThe lead wants to search for:"), file=sys.stderr)
             for action in question.value["action_requests"]:
                 print(visible(f"  {as_text(action['args'].get('query'))}"), file=sys.stderr)
-            print("Approve? [Y/n] ", end="", file=sys.stderr, flush=True)
-            typed = await _line()
-        return typed is not None and typed.strip().lower() not in DECLINES
+            while True:
+                print("Approve? [Y/n] ", end="", file=sys.stderr, flush=True)
+                typed = await _line()
+                if typed is None:
+                    return False
+                if (approved := ANSWERS.get(typed.strip().lower())) is not None:
+                    return approved
 
 
 async def _line() -> str | None:

@@ -87,7 +87,16 @@ def test_a_lead_and_its_analysts_answer_with_citations_that_stand_there(docs, en
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"), [("\n", True), ("y\n", True), ("No\n", False), ("\x04", False), (None, True)]
+    ("typed", "found"),
+    [
+        ("\n", True),
+        ("y\n", True),
+        ("No\n", False),
+        ("what?\nn\n", False),
+        ("n o\ny\n", True),
+        ("\x04", False),
+        (None, True),
+    ],
 )
 def test_a_person_approves_what_the_lead_searches_for(docs, env, typed, found):
     ours, theirs = pty.openpty()
@@ -107,7 +116,8 @@ def test_a_person_approves_what_the_lead_searches_for(docs, env, typed, found):
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (process.returncode, err) == (0, "")
+    asked_again = (typed or "").removesuffix("\n").count("\n")
+    assert (process.returncode, err) == (0, "Approve? [Y/n] " * asked_again)
     shown = json.loads(out)
     assert bool(shown["citations"]) == found
     assert len(shown["tasks"]) == 1 or found, "nothing was handed out"
@@ -138,7 +148,8 @@ def test_what_the_documents_do_not_answer_is_said(docs, env, redis_server):
         done = demo(named, "--docs", str(docs), "--question", "What is the capital of Mongolia?")
         assert done.returncode == 0, done.stderr
         assert "do not answer" in done.stdout
-        assert "0 citations" in done.stdout
+        assert done.stdout.endswith("\n0 citations.\n")
+        assert "--model PROVIDER:MODEL" in done.stderr
         assert {key for key in set(client.keys("*")) - before if key.startswith(b"{demo-")} == set()
 
 
@@ -148,6 +159,7 @@ def test_what_the_documents_do_not_answer_is_said(docs, env, redis_server):
         (["--docs", "missing-folder"], "give --docs an existing one"),
         (["--docs", "{empty}"], "has no .md, .txt, .rst or .py file"),
         (["--docs", "{docs}", "--question", " "], "--question is empty"),
+        (["--docs", "{docs}"], "Give a --question"),
     ],
 )
 def test_bad_use_is_exit_2(arguments, message, docs, env, tmp_path):
@@ -200,7 +212,11 @@ def test_a_model_that_refuses_is_exit_1_and_the_log_is_shown(docs, env, monkeypa
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_running(how, docs, env):
     with subprocess.Popen(
-        [*CLI, "demo", "--docs", str(docs)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*CLI, "demo", "--docs", str(docs), "--question", "When is a release cut?"],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as running:
         assert "pending" in running.stdout.readline()
         # Its two workers, its Redis, itself.

@@ -250,4 +250,4 @@ def test_a_terminal_shows_claims_and_what_is_said_beside_them(folder, capsys, mo
     shown = capsys.readouterr().out
     assert "✓ It is silent.  a.md:1" in shown
     assert "(1 line left out)" in shown
-    assert shown.rstrip().endswith("1 citations; the quotes of 1 stand in the documents word for word.")
+    assert shown.rstrip().endswith("1 citation; the quotes of 1 stand in the documents word for word.")

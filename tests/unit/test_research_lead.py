@@ -366,7 +366,7 @@ def test_analysts_that_failed_are_told_of(folder):
 
 def test_searches_that_a_person_rejected_are_told_of(folder):
     rejected = ToolMessage("no", tool_call_id="c", name="find_chunks", status="error")
-    assert checked(folder, NOT_ANSWERED, [], [rejected])[1].startswith("(1 of the searches were rejected")
+    assert checked(folder, NOT_ANSWERED, [], [rejected])[1].startswith("(Searches that were rejected or failed: 1.")
 
 
 def test_words_at_rest_are_left_alone_but_claims_are_not(folder):
