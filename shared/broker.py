@@ -60,6 +60,7 @@ def make_app(settings: Settings) -> Celery:
         worker_redirect_stdouts=False,
         worker_prefetch_multiplier=1,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # after Celery's 100, within an hour, a worker would exit
         broker_connection_timeout=5,
         broker_transport_options=_on_redis(settings.namespace) if broker.on_redis else {},
     )

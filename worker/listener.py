@@ -24,15 +24,17 @@ log = structlog.get_logger("outrider.worker")
 async def listen(settings: Settings, keys: Keys, held: Held) -> None:
     """Stop the runs of this process whose ids are published, for ever."""
     first, longest = PAUSE_SECONDS
-    pause = first
+    pause, told = first, False
     while True:
         try:
             async with connect_blocking(settings) as redis, redis.pubsub(ignore_subscribe_messages=True) as channel:
                 await channel.subscribe(keys.control())
-                pause = first
+                pause, told = first, False
                 async for message in channel.listen():
                     held.stop(message["data"].decode(), Stop.CANCELLED)
         except (RedisError, OSError) as error:
-            log.warning("cancels.not_heard", error=type(error).__name__, again_in=pause)
+            if not told:
+                log.warning("cancels.not_heard", error=type(error).__name__)
+            told = True
         await asyncio.sleep(pause)
         pause = min(pause * 2, longest)

@@ -77,6 +77,10 @@ async def test_a_broker_out_of_reach_is_one_line_without_the_password(namespace)
     app.close()
 
 
+def test_a_worker_looks_for_its_broker_until_it_is_back():
+    assert make_app(Settings()).conf.broker_connection_max_retries is None, "Celery's 100 are over within an hour"
+
+
 @pytest.mark.timeout(240)  # two workers that start one after the other, and pings that wait for more answers
 async def test_two_namespaces_on_one_redis_never_meet(monkeypatch):
     """Neither by bells, records, monitors' events and Celery's commands, nor by any key or channel."""

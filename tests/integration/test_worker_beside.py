@@ -1,8 +1,11 @@
 """What runs beside the runs of a worker process: heartbeat, sweeper, listener, events."""
 
 import asyncio
+from contextlib import asynccontextmanager
+from unittest.mock import AsyncMock, Mock
 
 import pytest
+from structlog.testing import capture_logs
 
 import workers
 from outrider.shared.broker import BrokerUnreachable
@@ -244,6 +247,35 @@ async def test_a_published_cancel_stops_the_run_it_names(bench):
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     assert (one.reason, other.reason) == (Stop.CANCELLED, None)
+
+
+async def test_a_control_channel_that_is_lost_is_logged_once_for_each_time(bench, monkeypatch):
+    """Redis is away for two tries, loses the third one's subscription, and is away again."""
+    tries, over = 0, asyncio.Event()
+
+    async def lost():
+        raise ConnectionError
+        yield
+
+    @asynccontextmanager
+    async def connecting(settings):
+        nonlocal tries
+        tries += 1
+        if tries != 3:
+            over.set() if tries == 5 else None
+            raise ConnectionError
+        channel = AsyncMock(listen=lost)
+        channel.__aenter__.return_value = channel
+        yield Mock(pubsub=Mock(return_value=channel))
+
+    monkeypatch.setattr("outrider.worker.listener.connect_blocking", connecting)
+    monkeypatch.setattr("outrider.worker.listener.PAUSE_SECONDS", (0, 0))
+    with capture_logs() as lines:
+        listening = asyncio.create_task(listen(bench.settings, bench.store.keys, Held()))
+        await over.wait()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    assert [(one["event"], one["error"]) for one in lines] == [("cancels.not_heard", "ConnectionError")] * 2
 
 
 async def test_cancelled_in_a_claim_s_shadow(bench):
