@@ -44,11 +44,11 @@ def answer(
     approve: Annotated[bool, typer.Option("--approve", help="Approve all tool calls that the question names.")] = False,
     reject: Annotated[bool, typer.Option("--reject", help="Reject them; VALUE may tell the agent why.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
+    wait_timeout: Annotated[str | None, typer.Option(help="Wait at most so long: 90s, 30m; the task goes on.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Answer what a task asks a person; print the id of the run that goes on, once nothing is left to answer.
+    """Answer a question of a task. Prints the id of the run that goes on, once no question is left.
 
     --approve and --reject answer LangChain's requests to review tool calls. An edited call is a VALUE. With --json:
     {task_id, interrupt, open, run_id, status, event_id, notes}, with --wait the whole task besides, with --follow its

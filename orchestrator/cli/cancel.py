@@ -28,12 +28,14 @@ def register(app: typer.Typer) -> None:
 
 def cancel(
     task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks to end.")],
-    keep_children: Annotated[bool, typer.Option("--keep-children", help="Let what they started go on.")] = False,
+    keep_children: Annotated[
+        bool, typer.Option("--keep-children", help="Let the tasks that they started go on.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: [{task_id, outcome, status, follow_ups}].")
     ] = False,
 ) -> int:
-    """End tasks, and all that they started, now. One that had ended keeps its status, and the answer says which."""
+    """End tasks now, with all tasks that they started. One that had ended keeps its status, which is printed."""
     for task_id in task_ids:
         check_id(task_id)
     answers, unknown = run(_cancel(task_ids, keep_children=keep_children))

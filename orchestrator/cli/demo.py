@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     docs: Annotated[str | None, typer.Option(metavar="DIR", help="A folder of .md, .txt, .rst and .py files.")] = None,
-    question: Annotated[str | None, typer.Option(help="Ask this alone.")] = None,
+    question: Annotated[str | None, typer.Option(help="Ask only this.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Else an offline one, by extraction.")
     ] = None,
@@ -50,12 +50,12 @@ def demo(
         bool, typer.Option("--json", help="Print JSON: {task_id, report, citations, tasks, wakes}.")
     ] = False,
 ) -> int:
-    """Ask questions about documents; see leads hand out, rest, wake, and report with citations.
+    """Watch agents answer questions on documents.
 
-    For each question a lead plans its searches, which you approve, has analysts read, on other workers, what it found,
-    and is woken for what they claim. Every quote of its report is looked up before it counts as done; with --model a
-    grader reads it too. It starts a Redis (unless the environment names one) and two workers of its own,
-    and ends them. Without --docs the questions are about this project's own documents.
+    For each question a lead plans its searches, which you approve, and starts analysts on other workers for what it
+    found. It rests until they have read that, is woken, and reports with citations. Every quote is looked up before
+    the report counts as done; with --model a grader reads it too. The demo starts a Redis (unless the environment
+    names one) and two workers, and ends them. Without --docs it asks about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
     from ...examples.research.policy import NOT_ANSWERED

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def dev() -> int:
-    """Start Redis, a worker and Flower in this terminal; Ctrl-C stops them in order, a second one at once.
+    """Start Redis, a worker and Flower here. Ctrl-C stops them in order, a second one at once.
 
     Redis keeps its data in .outrider/ and is not started where the environment names one. Other commands in the same
     folder find it by themselves.

@@ -31,9 +31,9 @@ def register(app: typer.Typer) -> None:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: {ok, findings, facts}.")] = False,
 ) -> int:
-    """Look at Redis, the broker, the workers, the agents and the tasks; tell what is wrong, and what to do.
+    """Find out what is wrong, and what to do. Looks at Redis, the broker, workers, agents and tasks.
 
-    It changes nothing. Exit code 0: nothing is wrong; 1: something is; 3: Redis does not answer.
+    It changes nothing. Exit code 0: nothing is wrong; 1: something is wrong; 3: Redis does not answer.
     """
     from ...shared.settings import Settings
     from ..doctor import examine
@@ -72,9 +72,7 @@ def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "broker", broker["url"] if broker["reachable"] else f"{broker['url']}, out of reach"
     yield "namespace", facts["namespace"]
     for worker in facts["workers"]:
-        pool = (
-            f"{worker['concurrency']} {worker['pool']}" if worker["concurrency"] else "does not say how many at a time"
-        )
+        pool = f"{worker['concurrency']} {worker['pool']}" if worker["concurrency"] else "concurrency unknown"
         yield "worker", f"{worker['name']}, {pool}, queues {', '.join(worker['queues'])}"
     for queue in facts["queues"]:
         yield "queue", f"{queue['name']}, {counted(queue['bells'], 'bell')}, {counted(queue['workers'], 'worker')}"
@@ -85,9 +83,9 @@ def _facts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
     yield "tasks", ", ".join(f"{count} {status}" for status, count in tasks["by_status"].items() if count) or "none"
     for agent, count in tasks["wait_for_slots"].items():
-        yield "slots", f"{counted(count, 'task')} of {agent} until another one's run has ended"
+        yield "slots", f"{counted(count, 'task')} of {agent} until another run of it has ended"
     if oldest := tasks["oldest_pending"]:
-        yield "oldest", f"{oldest['task_id']} is pending since {oldest['seconds']} s"
+        yield "oldest", f"{oldest['task_id']} has been pending for {oldest['seconds']} s"
 
 
 def _print_table(report: Report) -> None:

@@ -33,7 +33,7 @@ def flower(
         str | None, typer.Option("--basic-auth", metavar="USER:PASSWORD", help="Ask for it; several with commas.")
     ] = None,
 ) -> None:
-    """Show workers and jobs in the browser; its Revoke and Terminate cancel the task and its children.
+    """Show workers and jobs in the browser. Revoke and Terminate there cancel the task and its children.
 
     Per job it shows agent, title and task id, never a description. On loopback it answers its own pages and this
     machine's programs without a password; elsewhere it does not start without authentication.

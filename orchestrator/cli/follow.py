@@ -26,7 +26,7 @@ def follow(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print its events as JSON lines.")] = False,
 ) -> int:
-    """Watch a task until it has ended: its steps, tools, progress and status. Ctrl-C detaches; the task goes on."""
+    """Watch a task until it has ended. Shows steps, tools, progress and status. Ctrl-C detaches; the task goes on."""
     from ..client import Outrider
     from .watching import watch
 

@@ -26,7 +26,7 @@ EXITS = (
 
 app = typer.Typer(
     name="outrider",
-    help="Background agents on Celery and Redis: hand work over, look at it, wait for it, end it.",
+    help="Background agents on Celery and Redis: submit tasks, look at them, wait for them, end them.",
     epilog=EXITS,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},

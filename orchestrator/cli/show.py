@@ -35,14 +35,14 @@ def register(app: typer.Typer) -> None:
 def show(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
     transcript: Annotated[bool, typer.Option("--transcript", help="Its conversation too.")] = False,
-    result: Annotated[bool, typer.Option("--result", help="The result alone, whole.")] = False,
+    result: Annotated[bool, typer.Option("--result", help="Only the result, whole.")] = False,
     files: Annotated[bool, typer.Option("--files", help="The files that it shares with its tree too.")] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON: the task, with --transcript its messages, with --files its files."),
     ] = False,
 ) -> int:
-    """Show a task: its record, its runs, what it asks, its result, and what became of the tasks that it started."""
+    """Show a task, its runs and its result. Also what it asks, and what became of the tasks that it started."""
     if result and (transcript or files):
         raise BadInput("--result prints the result alone: leave out --transcript and --files")
     task, tree, messages, listed = run(_read(task_id, with_messages=transcript, with_files=files))

@@ -39,11 +39,11 @@ def update(
         str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by from now on.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[str | None, typer.Option(help="Wait so long at most; the task goes on.")] = None,
+    wait_timeout: Annotated[str | None, typer.Option(help="Wait at most so long: 90s, 30m; the task goes on.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Give a task one more message, on the conversation that it has; print the id of the run that it starts.
+    """Give a task one more message. It goes on with its conversation; prints the id of the run that this starts.
 
     With --json: {task_id, run_id, status, overtaken, dropped, event_id, notes}, with --wait the whole task besides,
     with --follow its events from here on as JSON lines.
@@ -65,7 +65,7 @@ def update(
 
 
 def _tell(updated: Updated, *, quiet: bool) -> None:
-    """Print the run's id at once; what it cost goes to stderr."""
+    """Print the run's id at once; what was stopped or dropped for it goes to stderr."""
     if not quiet and updated.run_id:
         print(updated.run_id, flush=True)
     if updated.run_id is None:

@@ -19,7 +19,7 @@ Examples:
 
 
 class Pool(StrEnum):
-    """How a worker carries runs out."""
+    """How a worker runs its tasks."""
 
     THREADS = "threads"
     PREFORK = "prefork"
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def worker(
     queues: Annotated[
         str | None,
-        typer.Option("-Q", "--queues", help="Queues, with commas between; else all, with those of langgraph.json."),
+        typer.Option("-Q", "--queues", help="Queues, separated by commas; else all, with those of langgraph.json."),
     ] = None,
     concurrency: Annotated[
         int | None,
@@ -41,7 +41,7 @@ def worker(
     ] = None,
     pool: Annotated[Pool, typer.Option("--pool", help="prefork is for agents that keep a core busy.")] = Pool.THREADS,
 ) -> None:
-    """Carry tasks out, until it is told to stop: this process becomes the worker."""
+    """Run tasks until it is told to stop. This process becomes the worker."""
     from ...shared.config import Config
     from ...shared.settings import Settings
 
