@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from machine_checks import drained, snapshot
-from machine_ground import AGENT, LEASE_MS, Connections, Ground, Twice, ending, evenly
+from machine_ground import AGENT, LEASE_MS, Connections, Ground, Hand, Twice, ending, evenly
 from machine_model import QUESTIONS
 from outrider.shared.records import Fault
 from outrider.shared.statuses import RunStatus, Strategy
@@ -165,7 +165,16 @@ class Machine(Ground):
     @step("hands", often=2)
     def retry(self) -> None:
         """The agent ended in an error that is worth another attempt."""
-        hand, max_attempts = self.pick(self.hands), self.draw(evenly([1, 2, 2, 3]))
+        self.retry_hand(self.pick(self.hands), self.draw(evenly([1, 2, 2, 3])))
+
+    @step("failed_before", often=20)
+    def save_and_retry(self) -> None:
+        """It has come further since it failed: what was counted before counts no more."""
+        hand = self.pick(self.failed_before)
+        self.save_state(hand)
+        self.retry_hand(hand, 2)
+
+    def retry_hand(self, hand: Hand, max_attempts: int) -> None:
         expected = self.model.release(hand.task, "retried", max_attempts) if hand.holds else "refused"
         work = self.store.retry(
             self.facts(hand.task),
@@ -195,7 +204,7 @@ class Machine(Ground):
             assert self.go(self.store.stopped(self.facts(hand.task), hand.claim)) == cancelled
         hand.run.slot = hand.run.slot and not cancelled
 
-    @step("stale", often=2)
+    @step("stale", often=6)
     def write_late(self) -> None:
         """A worker does not find that its claim was replaced; nothing that it writes is taken."""
         hand = self.pick(self.stale)
@@ -322,20 +331,26 @@ class Machine(Ground):
         self.views.remove(view)
         self.deal_with(view, max_attempts=self.draw(st.integers(1, 2)))
 
-    @step("holding", often=2)
+    @step("holding", often=4)
     def come_back(self) -> None:
-        """A worker is heard of again just before a sweeper takes its run, or gives it up."""
+        """A worker is heard of again just before a sweeper takes its run or gives it up, or just after."""
         hand = self.pick(self.holding)
+        if self.draw(yes_or_no):
+            self.save_state(hand)
         self.let_time_pass(hand.task, hand.run)
         views = [view for view in self.look_around() if view.due == "lost" and view.task is hand.task]
         (lost,) = filter(self.still_lost, views)
-        if self.draw(yes_or_no):
-            self.beat(hand)
-            self.take_lost(lost, max_attempts=1)
-        else:
-            self.take_lost(lost, max_attempts=1)
-            self.beat(hand)
-            self.give_up(self.views.pop())
+        match self.draw(evenly(["taken too late", "given up too late", "taken"])):
+            case "taken too late":
+                self.beat(hand)
+                self.take_lost(lost, max_attempts=1)
+            case "given up too late":
+                self.take_lost(lost, max_attempts=1)
+                self.beat(hand)
+                self.give_up(self.views.pop())
+            case "taken":
+                self.take_lost(lost, max_attempts=self.draw(evenly([2, 3, 100])))
+                self.beat(hand)
 
     # Cancellers
 

@@ -192,6 +192,10 @@ class Ground(RuleBasedStateMachine):
         return [task for task in self.open_tasks if task.parent]
 
     @property
+    def failed_before(self) -> list[Hand]:
+        return [hand for hand in self.holding if hand.run.failures]
+
+    @property
     def holding(self) -> list[Hand]:
         return [hand for hand in self.hands if hand.holds]
 
