@@ -30,6 +30,9 @@ BROKER_ERRORS = (OperationalError, ConnectionError, ChannelError, OSError)
 #: A pooled connection learns only by failing that its broker was restarted: then a second, at once.
 ONE_MORE: Final = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
+#: How long a broker may take to connect or to answer. One that hangs would else hold whoever rings, sweepers too.
+ANSWER_SECONDS = 5
+
 
 class BrokerUnreachable(OutriderError):
     """The broker does not take a bell. The record stands, and a worker's sweeper rings later."""
@@ -61,7 +64,7 @@ def make_app(settings: Settings) -> Celery:
         worker_prefetch_multiplier=1,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,  # after Celery's 100, within an hour, a worker would exit
-        broker_connection_timeout=5,
+        broker_connection_timeout=ANSWER_SECONDS,
         broker_transport_options=_on_redis(settings.namespace) if broker.on_redis else {},
     )
     if broker.on_redis:
@@ -74,7 +77,8 @@ def _on_redis(namespace: str) -> dict[str, object]:
     """Options of the transport. By the prefix two namespaces never hear each other's bells, events and commands."""
     return {
         "global_keyprefix": f"{{{namespace}}}:",
-        "socket_connect_timeout": 5,
+        "socket_connect_timeout": ANSWER_SECONDS,
+        "socket_timeout": ANSWER_SECONDS,  # a worker's request for a bell stays open for one second
         "socket_keepalive": True,
         "health_check_interval": 30,
     }

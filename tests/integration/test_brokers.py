@@ -1,11 +1,14 @@
 """What differs between brokers, and what two namespaces on one server know of each other: nothing."""
 
 import asyncio
+import os
+import signal
 
 import pytest
 
 from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
+from outrider.shared import broker
 from outrider.shared.bells import Bell
 from outrider.shared.broker import BrokerUnreachable, make_app, ring
 from outrider.shared.settings import Settings
@@ -66,6 +69,20 @@ async def test_a_restart_of_rabbitmq_is_sat_out(redis_url, rabbitmq, namespace, 
             await site.desk.open(held, "b")
             for task_id in (held, after):
                 assert (await site.settled(task_id)).status is Status.SUCCESS
+
+
+async def test_a_broker_that_hangs_holds_nobody_who_rings(namespace, monkeypatch):
+    monkeypatch.setattr(broker, "ANSWER_SECONDS", 0.5)
+    bell = Bell(task_id="t", run_id="r", queue="subagents", label="label")
+    with EmbeddedRedis() as server:
+        app = make_app(Settings(broker_url=server.url, namespace=namespace))
+        ring(app, bell)  # it is connected
+        os.kill(server.pid, signal.SIGSTOP)
+        with pytest.raises(BrokerUnreachable, match="Timeout"):
+            ring(app, bell)
+        os.kill(server.pid, signal.SIGCONT)
+        ring(app, bell)
+        app.close()
 
 
 async def test_a_broker_out_of_reach_is_one_line_without_the_password(namespace):
