@@ -66,7 +66,7 @@ class DevServer:
         self._ended: set[str] = set()
 
     def run(self) -> int:
-        """Start all, tell where it is, wait, stop all. Called once; another `dev` in the folder is `BadInput`."""
+        """Start all, print the addresses, wait, stop all. Called once; another `dev` in the folder is `BadInput`."""
         began = time.monotonic()
         with ExitStack() as stack:
             stack.enter_context(self._folder.held())

@@ -23,7 +23,7 @@ NAMED: Final = 3  #: ids that a finding names
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A task that has not ended, with what tells whether it is in trouble."""
+    """A task that has not ended, with the facts that show whether it is in trouble."""
 
     task: Task
     run: Run | None
@@ -34,7 +34,7 @@ class Seen:
 
     @property
     def waits(self) -> bool:
-        """Whether its run waits for a worker, be it one of its agent or one that grades."""
+        """Whether its run, of an agent or a grader, waits for a worker."""
         return self.run is not None and self.run.status is RunStatus.PENDING
 
     @property
@@ -151,7 +151,7 @@ def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[
 
 
 def check_deliveries(troubles: Troubles) -> Iterator[Finding]:
-    """Findings on what webhooks are sent."""
+    """Findings on deliveries to webhooks."""
     if troubles.given_up:
         yield Finding(
             Level.WARNING,

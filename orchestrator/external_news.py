@@ -28,7 +28,7 @@ LOOKED = "outrider_looked"
 
 
 async def arrived(state: Mapping[str, Any], runtime: Runtime[Any]) -> tuple[dict[str, Any], Sequence[Notification]]:
-    """What came since the last model call, and what the state is to keep of that."""
+    """The state's update, and the notifications that came since the last model call."""
     thread_id, at = _thread_id(runtime), home()
     parent_id, cursor = at.parent_id(thread_id, state), state.get(CURSOR, 0)
     keep: dict[str, Any] = {} if state.get(LOOKED) else {LOOKED: True}
@@ -59,7 +59,7 @@ def _thread_id(runtime: Runtime[Any]) -> str | None:
 
 
 async def _unread(parent_id: str, saved: int, after: int) -> tuple[Notification, ...]:
-    """What stands in the inbox; nothing where no task was started yet, or where Redis is away: then it comes later."""
+    """What is new in the inbox; nothing where no task was started yet, or while Redis is away."""
     at = home()
     with suppress(UnknownTask, BadInput, RedisUnreachable):
         return await await_on(at.loop, inbox.unread(at.session, parent_id, saved=saved, after=after))

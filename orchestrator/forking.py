@@ -39,7 +39,7 @@ async def snapshot_for(submission: Submission, session: Session) -> Snapshot:
 
 
 async def _media(files: RedisStore, root_id: str, name: str) -> str | None:
-    """Base64 of media in the tree's files; `None` where there is no such file, or it is not what its name says."""
+    """Base64 of media in the tree's files; `None` where there is no such file, or its content has another hash."""
     from ..shared.tree_files import tree_namespace  # noqa: PLC0415
 
     item = await files.aget(tree_namespace(root_id), f"{BLOBS}{name}")

@@ -57,7 +57,7 @@ async def unread(session: Session, parent_id: str, *, saved: int, after: int) ->
 
 @dataclass(slots=True)
 class Lease:
-    """The one reader's hold of an inbox; it is renewed until it is left, or another reader took it."""
+    """A reader's lease of an inbox, renewed until the reader leaves or another one has taken it over."""
 
     parent_id: str
     store: ExternalParents

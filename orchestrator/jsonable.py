@@ -52,7 +52,7 @@ def cleaned(text: str, where: str, changed: list[str]) -> str:
 
 
 def replaced(places: list[str]) -> list[str]:
-    """What an answer says of the places where text was cleaned."""
+    """A note for each place where text was cleaned."""
     return [f"{where}: NUL and lone surrogates cannot be stored and were replaced" for where in places]
 
 

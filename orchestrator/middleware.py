@@ -162,7 +162,7 @@ def _since_the_last_answer(messages: Sequence[BaseMessage]) -> list[BaseMessage]
 
 
 def _changed(known: Mapping[str, AsyncTask], messages: Sequence[BaseMessage]) -> dict[str, AsyncTask]:
-    """The tasks of which the notifications among these messages tell something new."""
+    """The known tasks whose run or status these messages' notifications change."""
     told = [note for one in messages if (note := one.additional_kwargs.get("outrider_notification"))]
     latest: dict[str, AsyncTask] = {
         note["task_id"]: {**known[note["task_id"]], "run_id": note["run_id"], "status": note["status"]}

@@ -98,6 +98,6 @@ class Program:
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, and what it started."""
+        """End it at once, with all that it started."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)

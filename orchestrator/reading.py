@@ -1,4 +1,4 @@
-"""One task as it stands: its record, and the state that its agent has saved."""
+"""Reading one task: its record, and the state that its agent has saved."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[s
 
 
 def title_of(title: Any, agent: str) -> tuple[str, list[str]]:
-    """What people see of a task, its agent's name where nothing was given; and a note where it was cut."""
+    """The title of a task, by default its agent's name; and a note where it was cut."""
     if title is None:
         return agent, []
     if not isinstance(title, str) or not title.strip():

@@ -75,7 +75,7 @@ class SyncOutrider:
                 yield event
 
     def inbox(self, parent_id: str) -> Iterator[Notification]:
-        """What a registered parent is told of its children, as it comes; acknowledged when the next is asked for."""
+        """The notifications of a registered parent, as they come; each is acknowledged when the next is asked for."""
         with self._following(self._client.inbox(parent_id)) as following:
             while (note := self._run(following)) is not None:
                 yield note

@@ -166,7 +166,7 @@ def _tool(
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Tell the model what went wrong, where it can do something about it."""
+    """Turn errors into answers that the model can act on."""
     try:
         yield
     except ClaimLost:

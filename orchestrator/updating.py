@@ -44,7 +44,7 @@ async def update(
     rubric: Rubric | Mapping[str, Any] | str | None = None,
     key: str | None = None,
 ) -> Updated:
-    """Do what `Outrider.update` does; a second call with the same `key` is answered alike and changes nothing."""
+    """Do what `Outrider.update` does; a second call with the same `key` gets the same answer and changes nothing."""
     check_id(task_id)
     how, store, inside = _strategy(strategy), session.store, running.get()
     with session.reachable():

@@ -1,4 +1,4 @@
-"""Bells: what a Celery message carries, made in one place."""
+"""Bells: the contents of Celery messages, made in this one place."""
 
 from __future__ import annotations
 

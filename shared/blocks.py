@@ -1,4 +1,4 @@
-"""Content blocks of a result, as another model reads them: text, media that go along, a mark for what does not."""
+"""Content blocks of a result for another model: text, media that go along, and a mark for each other block."""
 
 from __future__ import annotations
 

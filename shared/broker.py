@@ -1,4 +1,4 @@
-"""The queue: the Celery app and `ring`, the only thing that is ever sent. A bell may be lost, late or doubled."""
+"""The queue: the Celery app, and `ring`, which sends bells. A bell may be lost, late or doubled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ANSWER_SECONDS = 5
 
 
 class BrokerUnreachable(OutriderError):
-    """The broker does not take a bell. The record stands, and a worker's sweeper rings later."""
+    """The broker did not take a bell. The record was written all the same, and a sweeper will ring."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = mask_url(url)
@@ -74,7 +74,7 @@ def make_app(settings: Settings) -> Celery:
 
 
 def _on_redis(namespace: str) -> dict[str, object]:
-    """Options of the transport. By the prefix two namespaces never hear each other's bells, events and commands."""
+    """Options of the transport. The prefix keeps bells, events and commands of namespaces apart."""
     return {
         "global_keyprefix": f"{{{namespace}}}:",
         "socket_connect_timeout": ANSWER_SECONDS,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointReader(BaseCheckpointSaver[int]):
-    """Reads checkpoints. What is latest is the head that the last put set, whatever the ids say."""
+    """Reads checkpoints. The latest one is the head that the last put set, whatever the ids say."""
 
     def __init__(
         self, redis: redis.asyncio.Redis, keys: Keys, cells: Cells, serde: SerializerProtocol | None = None

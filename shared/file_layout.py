@@ -165,7 +165,7 @@ def _number(value: Any) -> float | None:
 
 
 def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
-    """Compare as numbers. What is none is in no order with anything, so it does not match."""
+    """Compare as numbers; what is no number does not match."""
 
     def test(value: Any, bound: Any) -> bool:
         left, right = _number(value), _number(bound)

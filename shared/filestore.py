@@ -140,7 +140,7 @@ class RedisStore(BaseStore):
 
     # inside
     async def _call(self, calls: Sequence[Call]) -> list[list[Any]]:
-        """Run operations as one step, after everything that has expired is gone."""
+        """Run operations as one step, once all expired items are removed."""
         if not calls:
             return []
         args = [part for name, *arguments in calls for part in (name, len(arguments), *arguments)]

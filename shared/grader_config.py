@@ -1,4 +1,4 @@
-"""What `langgraph.json` says of grading: an agent's rubric and checks, and the graders' model and tools."""
+"""Grading in `langgraph.json`: an agent's rubric and checks, and the graders' model and tools."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _is_target(value: Any) -> bool:
 
 
 def _read(rubric: Any, folder: Path) -> Any:
-    """A rubric as it stands there, or the text of the file that `@file` names."""
+    """A rubric as it was given, or the text of the file that `@file` names."""
     if isinstance(rubric, str) and rubric.startswith("@"):
         return read_text(folder / rubric[1:])
     return rubric

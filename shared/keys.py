@@ -39,7 +39,7 @@ class Keys:
         return self._key("large", task_id)
 
     def events(self, task_id: str) -> str:
-        """Stream: what happened, bounded."""
+        """Stream: the task's events, bounded."""
         return self._key("events", task_id)
 
     def inbox(self, task_id: str) -> str:
@@ -94,7 +94,7 @@ class Keys:
         return self._key("input", run_id)
 
     def delivery(self, run_id: str) -> str:
-        """Hash: what the task's webhook is sent of the end that this run brought, and how that went."""
+        """Hash: the delivery to the task's webhook of the end that this run brought."""
         return self._key("delivery", run_id)
 
     # indexes
@@ -140,7 +140,7 @@ class Keys:
         return self._key("answer_until")
 
     def deliveries(self) -> str:
-        """Sorted set: `task_id/run_id` of ends that webhooks are to hear of, by the Unix ms of the next attempt."""
+        """Sorted set: `task_id/run_id` of deliveries to webhooks, by the Unix ms of the next attempt."""
         return self._key("deliveries")
 
     def undelivered(self) -> str:

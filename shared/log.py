@@ -39,7 +39,7 @@ def mask(_logger: WrappedLogger | None, _method: str, line: Any) -> str:
 
 
 def _without_words(_logger: WrappedLogger | None, _method: str, line: EventDict) -> EventDict:
-    """Show of an error that we log ourselves its frames and its type: its text may hold the words of a task."""
+    """Reduce errors in our own lines to frames and type: their text may hold words of a task."""
     if not line.get("exc_info") or not str(line.get("logger")).startswith("outrider."):
         return line
     info = line.pop("exc_info")

@@ -25,7 +25,7 @@ CURSOR = "outrider_cursor"
 
 
 class Notification(Record):
-    """What a parent is told of the end of a child's run, or of what it asks."""
+    """What a parent is told of a child's end, or of its question."""
 
     id: str  #: `task:run:status`
     seq: int  #: its number in the parent's inbox
@@ -50,7 +50,7 @@ class Notification(Record):
         return render(self, tools=False)
 
     def message(self) -> HumanMessage:
-        """The message that tells a parent's model; by its id, which is this one's, a LangGraph state holds it once."""
+        """The message for a parent's model. It has this notification's id, so a LangGraph state holds it once."""
         from .notification_text import message  # noqa: PLC0415
 
         return message(self, tools=False)

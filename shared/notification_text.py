@@ -63,7 +63,7 @@ def message(note: Notification, *, tools: bool) -> HumanMessage:
 
 
 def last_seq(messages: Any) -> int:
-    """Number of the last notification that stands in a conversation; 0 where none does."""
+    """Number of the last notification in a conversation; 0 where there is none."""
     kwargs = (getattr(one, "additional_kwargs", {}) for one in (messages if isinstance(messages, list) else ()))
     return max((note["seq"] for one in kwargs if (note := one.get(FACTS))), default=0)
 
@@ -141,7 +141,7 @@ def _facts(task_id: str, agent: str, status: Status, title: str) -> tuple[tuple[
 
 
 def _graded(grade: Grade | NotedGrade | None) -> tuple[tuple[str, str], ...]:
-    """What a grader said, where one did: work that did not satisfy it comes with the gaps that are open."""
+    """The lines of a grade, if there is one; with its open gaps where the work did not satisfy."""
     if grade is None:
         return ()
     noted = grade.noted() if isinstance(grade, Grade) else grade

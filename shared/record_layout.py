@@ -18,7 +18,7 @@ Hash: TypeAlias = Mapping[bytes, bytes]
 
 
 def read_hash(kind: type[Record], fields: Hash) -> dict[str, Any]:
-    """What the hash has of such a record, by the names of its fields; moments are Unix ms, what is empty is absent."""
+    """The fields of a record that its hash has, by their names; moments as Unix ms; empty ones are left out."""
     return {name: value_of(stored) for name, (key, value_of) in _columns(kind).items() if (stored := fields.get(key))}
 
 

@@ -39,7 +39,7 @@ def _fault(fields: Hash) -> Fault | None:
 
 
 def _with_late(usage: dict[str, Any], fields: Hash) -> dict[str, Any]:
-    """The usage of a task, with what overtaken runs used after they were."""
+    """The usage of a task, with what runs used after they were overtaken."""
     late = fields.get(b"usage_late")
     if not late:
         return {"usage": usage}
@@ -56,7 +56,7 @@ class DeliveryStatus(StrEnum):
 
 
 class Delivery(Record):
-    """What became of telling a task's webhook of an end."""
+    """A delivery to the task's webhook: it tells of an end of the task."""
 
     id: str  #: also that of the notification: `task:run:status`
     status: DeliveryStatus
@@ -121,11 +121,11 @@ class Task(Record):
     parent_id: str | None = None
     mode: str = "isolated"
     attempt: int = 0  #: of its current run
-    waits_for: str | None = None  #: while `pending`, what else than a worker it waits for: a `slot`, or its `retry`
+    waits_for: str | None = None  #: while `pending`: a `slot` or its `retry`, if it does not wait for a worker
     created_at: Moment
     updated_at: Moment
     stopped_at: Moment | None = None  #: when the code of its last run really ended
-    result: Any = None  #: of one that has ended: what it said before, while it rested, is no result
+    result: Any = None  #: of a task that has ended; what it said before it rested is no result
     error: Fault | None = None
     #: what it asks and nobody answered yet; empty where it was not read (lists)
     interrupts: tuple[Interrupt, ...] = ()
@@ -148,7 +148,7 @@ class Task(Record):
     seq: int = Field(default=0, exclude=True)  #: last notification that arrived
     given: int = Field(default=0, exclude=True)  #: last notification that a run was given
     cursor: int = Field(default=0, exclude=True)  #: last notification that is in the saved state
-    #: `usage` without what overtaken runs used after they were; `None`: there is none of that
+    #: `usage` without what runs used after they were overtaken; `None`: they used nothing then
     usage_noted: Usage | None = Field(default=None, exclude=True)
     usage_before: Usage = Field(default=Usage(), exclude=True)  #: what its last submit, update or wake found used
     grading_run_id: str | None = Field(default=None, exclude=True)  #: first grade run since the task began its work

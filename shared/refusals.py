@@ -47,5 +47,5 @@ def refusal(error: BaseException) -> str | None:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether Redis is out of reach or cannot serve: nothing is wrong with what it was asked."""
+    """Whether Redis is out of reach or cannot serve, so that nothing is wrong with the command."""
     return isinstance(error, (ConnectionLost, TimedOut)) or refusal(error) is not None

@@ -131,7 +131,7 @@ class Cancels(Clockwork):
             task = await self.peek(task.task_id)  # another run is active by now
 
     async def _last_run(self, task: Task) -> str:
-        """The agent's run by which the end of a task is told: not the one that graded it."""
+        """The agent's run by which the parent is told of the end: never a grade run."""
         if task.run_id and task.phase is not Phase.GRADING:
             return task.run_id
         last = task.run_id or (await self.redis.lindex(self.keys.runs(task.task_id), -1) or b"").decode()

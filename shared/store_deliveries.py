@@ -68,7 +68,7 @@ def delivery_of(facts: Facts, run_id: str, note: str) -> tuple[str, str, str]:
 
 
 class Deliveries(Clockwork):
-    """The part of the store that tells webhooks."""
+    """The part of the store that keeps deliveries to webhooks."""
 
     async def due_deliveries(self) -> tuple[tuple[str, str], ...]:
         """`(task_id, run_id)` of deliveries whose next attempt is due, a page of them."""

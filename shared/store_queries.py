@@ -136,7 +136,7 @@ class Queries:
         return by_status if by_status and sum(sizes[1:]) < sizes[0] else [by_agent]
 
     async def children_of(self, task_ids: Sequence[str]) -> AsyncIterator[tuple[Task, ...]]:
-        """All children of these tasks, whatever became of them, a page at a time; of each task the newest first."""
+        """All children of these tasks, ended or not, a page at a time; of each task the newest first."""
         for some in _chunks(task_ids):
             async with self.redis.pipeline(transaction=False) as pipe:
                 for task_id in some:

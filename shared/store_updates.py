@@ -93,7 +93,7 @@ class Updates(Clockwork):
 
 
 def _how(task: Task, strategy: Strategy | None) -> str:
-    """What the script is to do with the task as it was seen; `refuse` where nothing was said of an active run."""
+    """What the script is to do with the task as it was read; `refuse`: a run is active, and no strategy is given."""
     if strategy is Strategy.ENQUEUE and (task.run_id or task.status is Status.WAITING):
         return strategy.value
     if task.run_id is None:

@@ -78,7 +78,7 @@ def _plain(value: Any, depth: int, above: tuple[int, ...]) -> Any:
 
 
 def counted(count: int, noun: str) -> str:
-    """So many things, in words: `1 turn`, `2 turns`."""
+    """A number of things in words: `1 turn`, `2 turns`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -75,12 +75,12 @@ class Submission(Record):
 
     @property
     def request(self) -> str:
-        """What its grader is told that was asked for: the text, cut one character beyond what a grader reads of it."""
+        """What a grader reads as the request: the text, with one character more than it shows: so a cut is noticed."""
         text = self.input.get("text")
         return clean(text)[: PER_MESSAGE + 1] if self.rubric and self.grade_queue and isinstance(text, str) else ""
 
     def payload_hash(self) -> str:
-        """Hash of what was asked for, without the ids that were made for it."""
+        """Hash of the request, without the ids that were made for it."""
         asked = self.model_dump(
             mode="json",
             exclude={"task_id", "run_id", "idempotency_key", "wake_queue", "grade_queue", "max_attempts"},

@@ -27,7 +27,7 @@ class Forbidden(Exception):
 
 
 def check_url(url: object) -> None:
-    """Raise `BadInput` for what is no URL of a webhook. Its host is not looked at."""
+    """Raise `BadInput` where this cannot be the URL of a webhook. Its host is not looked up."""
     shown = f"webhook {shorten(repr(url))}"
     if not isinstance(url, str) or len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
         raise BadInput(f"webhook must be a URL of at most {MAX_URL:,} printable ASCII characters, without spaces")

@@ -199,6 +199,6 @@ def _retrieve(code: asyncio.Task[None]) -> None:
 
 
 def _frames(error: BaseException) -> list[str]:
-    """Where an error came from, the innermost frame last. No text of it: that may hold the words of a task."""
+    """The last frames of an error, innermost last. Not its text, which may hold words of the task."""
     frames = traceback.extract_tb(error.__traceback__, limit=-8)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Deadlines:
-    """The timers of one run, used on its loop; `heard_at` tells when something came from it, on `time.monotonic`."""
+    """The timers of one run, used on its loop. `heard_at` gives when (`time.monotonic`) it last gave a sign of life."""
 
     def __init__(self, task: Task, stop: Callable[[Stop], None], heard_at: Callable[[], float]) -> None:
         limits = task.limits

@@ -65,7 +65,7 @@ class ModelGrader:
         return run_id, f"{run_id}-again"
 
     async def forget(self) -> None:
-        """Delete what the tries saved: the record has what came of it."""
+        """Delete the conversations: the record has the grade."""
         for thread_id in self.threads:
             await self._saver().adelete_thread(thread_id)
 

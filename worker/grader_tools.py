@@ -24,7 +24,7 @@ LISTED = 200  #: files
 
 
 def tools_for(wanted: Iterable[str | Command], task: Task, files: RedisStore, folder: Path) -> list[BaseTool]:
-    """The tools by what `langgraph.json` says of them; `TypeError` where a name is no tool."""
+    """The tools that `langgraph.json` names; `TypeError` where a name is no tool."""
     found: list[BaseTool] = []
     for one in wanted:
         if isinstance(one, Command):

@@ -78,7 +78,7 @@ class DrainLine:
         self.hear, self._hold = os.pipe()
 
     def in_child(self) -> int:
-        """Give the end to listen on; the child lets go of the other, so that only the main process holds it."""
+        """Return the end to listen on, and close the other one: only the main process must have it open."""
         os.close(self._hold)
         return self.hear
 

@@ -61,7 +61,7 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Seconds that the provider asks to wait, 0 or more; `None` where it says nothing."""
+    """Seconds that the provider asks to wait, 0 or more; `None` where it does not ask."""
     for cause in _chain(error):
         headers = _headers(cause)
         value = headers.get("retry-after")

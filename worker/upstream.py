@@ -36,17 +36,17 @@ class _Written:
         return iter(())
 
     def result(self) -> None:
-        """Nothing was written, so there is nothing to tell."""
+        """Return at once: nothing was written."""
 
 
 def allow_graphs_without_checkpoints() -> None:
-    """Give LangGraph's loops the attribute that they lack. On a mended one, or a second time, this does nothing."""
+    """Give LangGraph's loops the attribute that they lack. Where they have it, or at a second call, nothing is done."""
     if not hasattr(PregelLoop, WRITTEN):
         setattr(PregelLoop, WRITTEN, _Written())
 
 
 def answer_each_question_once() -> None:
-    """Let an answer be taken only for the very question whose id it names. A second time this does nothing."""
+    """Let an answer count only for the question whose id it names. A second call does nothing."""
     given = getattr(_algo, SCRATCHPAD)
     if getattr(given, "exact", False):
         return

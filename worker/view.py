@@ -120,7 +120,7 @@ class View:
                 self._emit(events.STEP, {"node": node})
 
     def ask_again(self, questions: Sequence[Question], error: BaseException) -> None:
-        """Ask what is still open once more: the agent did not take an answer."""
+        """Ask the open questions once more: the agent did not accept an answer."""
         self.interrupts, self.refused = tuple(self._asked(questions).values()), message_of(error)
 
     def _asked(self, questions: Sequence[Question]) -> dict[str, Interrupt]:

@@ -103,7 +103,7 @@ def _no_json(name: str) -> Any:
 
 
 def _tell(answered: Answered, *, quiet: bool) -> None:
-    """Print the run's id at once; what is left to answer goes to stderr."""
+    """Print the run's id at once; questions that are still open go to stderr."""
     if not quiet and answered.run_id:
         print(answered.run_id, flush=True)
     for question in answered.open:

@@ -36,7 +36,7 @@ def console() -> Console:
 
 
 def working(text: str, *, quiet: bool) -> AbstractContextManager[Any]:
-    """Something that turns on a terminal while one waits; nothing in a pipe, or beside JSON."""
+    """A spinner on a terminal while one waits; nothing in a pipe, or with `quiet`."""
     return nullcontext() if quiet or not on_terminal() else console().status(text)
 
 

@@ -89,7 +89,7 @@ def demo(
 
 
 def _check_model(name: str) -> None:
-    """Hold that the model can be made, credentials and all, before anything starts."""
+    """Check that the model can be made, credentials and all, before anything starts."""
     from ...examples.research.agents import chat_model
 
     try:

@@ -63,7 +63,7 @@ def _woken(runs: Sequence[Run]) -> list[Run]:
 
 
 def print_answers(answers: Sequence[Answer]) -> None:
-    """Print each answer under its question: claims with where they stand."""
+    """Print each answer under its question: claims with their places in the documents."""
     for answer in answers:
         print()
         if on_terminal():
@@ -76,7 +76,7 @@ def print_answers(answers: Sequence[Answer]) -> None:
 
 
 def judge(answers: Sequence[Answer]) -> int:
-    """The exit code; what went wrong is said on stderr."""
+    """Return the exit code; what went wrong goes to stderr."""
     for answer in answers:
         for task in (answer.task, *answer.below):
             tell_ending(task)

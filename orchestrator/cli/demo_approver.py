@@ -1,4 +1,4 @@
-"""The demo's person: approves what the leads plan, on the terminal or at once."""
+"""Approves the searches that the demo's leads plan: asks on the terminal, or approves at once."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Board:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the terminal to something else meanwhile."""
+        """Take the table off the terminal meanwhile."""
         if self._view is None:
             yield
             return

@@ -104,7 +104,7 @@ class Stage:
 
     @staticmethod
     async def _clean(settings: Settings) -> None:
-        """Delete what the namespace holds: nobody would ever look for it."""
+        """Delete all keys of the namespace: nobody would ever look for them."""
         async with connect(settings) as redis:
             async for key in redis.scan_iter(match=f"{{{settings.namespace}}}:*", count=1000):
                 await redis.unlink(key)

@@ -44,7 +44,7 @@ def dev() -> int:
 
 
 async def _reach(settings: Settings) -> None:
-    """A Redis out of reach is told before anything starts."""
+    """Raise `RedisUnreachable` before anything starts."""
     from ...shared.connections import connect, reachable
 
     with reachable(settings):

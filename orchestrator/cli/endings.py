@@ -1,4 +1,4 @@
-"""What a command says of a task in the end: the exit code, and a line for people."""
+"""The end of a command about a task: its exit code, and a line for people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def exit_code(task: Task) -> int:
 
 
 def asked(question: Interrupt) -> str:
-    """The words of a question. Lines after the first are set in, so that none of them looks like one of ours."""
+    """A question as text. Lines after the first are indented, so that none of them looks like one of ours."""
     calls = [
         f"{call.get('name')} {json.dumps(call.get('args'), ensure_ascii=False)}" for call in calls_to_review(question)
     ]

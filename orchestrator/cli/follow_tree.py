@@ -62,7 +62,7 @@ class Below:
             done |= left
 
     async def caught_up(self) -> None:
-        """Return when all that has settled was told of whole; what goes on is left."""
+        """Return when all events of the tasks that have settled were shown; do not wait for the others."""
         for task_id, task in list(self._following.items()):
             if (await self._outrider.get(task_id)).settled:
                 await task

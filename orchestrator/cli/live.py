@@ -1,4 +1,4 @@
-"""A task, live on a terminal: what happened scrolls by, what goes on stands below."""
+"""A task, live on a terminal: past events scroll by, the present state stays below."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LiveView:
         )
 
     def below(self, child: Task, event: Event) -> None:
-        """Print its line above the live part, where it tells how far a task below is."""
+        """Print its line above the live part, if it is about progress or status."""
         if words := line_below(child, event):
             self._console.print(
                 Text(f"{event.at.astimezone():%H:%M:%S}  {visible(words)}", "dim"), overflow="ellipsis", no_wrap=True

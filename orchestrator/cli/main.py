@@ -1,4 +1,4 @@
-"""`outrider`: the verbs, and what an error looks like. Nothing heavy is imported before a verb runs."""
+"""`outrider`: its verbs, and how errors are printed. Nothing heavy is imported before a verb runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """See that there are all three streams, and that what stdout's encoding lacks is printed as an escape."""
+    """Open missing streams, and let stdout print what its encoding lacks as an escape."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # as `<&-` and `>&-` leave it
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 as long as the process

@@ -1,4 +1,4 @@
-"""Reading what stands on the command line: durations, pairs, files of JSON, text from stdin."""
+"""Reading values of options and arguments: durations, pairs, files of JSON, text from stdin."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pairs(option: str, values: Sequence[str] | None) -> dict[str, str]:
 
 
 def json_option(option: str, value: str | None, max_bytes: int) -> dict[str, Any] | None:
-    """The object that `@file` holds, or that stands there as JSON itself."""
+    """An object, given as JSON or as `@file`."""
     if value is None:
         return None
     text = _read(option, value[1:], max_bytes) if value.startswith("@") else value
@@ -60,12 +60,12 @@ def json_option(option: str, value: str | None, max_bytes: int) -> dict[str, Any
 
 
 def text_or_file(option: str, value: str | None, max_bytes: int) -> str | None:
-    """The text, or what the file holds that `@` names."""
+    """A text, given as it is or as `@file`."""
     return _read(option, value[1:], max_bytes) if value is not None and value.startswith("@") else value
 
 
 def text_or_stdin(value: str, max_bytes: int) -> str:
-    """The text, or where it is `-` what stdin gives. One byte more than allowed is read, so that too much is seen."""
+    """The text, or stdin where it is `-`: at most one byte more than allowed, so that too much is noticed."""
     if value != "-":
         return value
     return sys.stdin.buffer.read(max_bytes + 1).decode(errors="surrogateescape")

@@ -94,7 +94,7 @@ def submit(
 
 
 def _tell(submitted: Submitted, *, quiet: bool) -> None:
-    """Print the id at once, so that it is known whatever comes; the notes go to stderr."""
+    """Print the id at once, so that it is known whatever happens; notes go to stderr."""
     if not quiet:
         print(submitted.task_id, flush=True)
     for note in submitted.notes:

@@ -58,7 +58,7 @@ def tasks(
 
 
 def _options(values: dict[str, object]) -> list[str]:
-    """The words of a command line that say this again; one that was not given is left out."""
+    """Options as words of a command line; those that were not given are left out."""
     words: list[str] = []
     for option, value in values.items():
         for one in value if isinstance(value, list) else [value]:

@@ -52,7 +52,7 @@ class JsonLines:
 
 
 class Lines:
-    """One line per event, for pipes and logs; what a model writes is put together first."""
+    """One line per event, for pipes and logs; the pieces of a model's text are joined first."""
 
     def __init__(self) -> None:
         self._texts = Texts()
@@ -65,7 +65,7 @@ class Lines:
             print(f"{_time(event)}  {visible(words)}", flush=True)
 
     def below(self, child: Task, event: Event) -> None:
-        """Print its line with the child's name, where it tells how far that is."""
+        """Print its line with the child's name, if it is about progress or status."""
         if words := line_below(child, event):
             print(f"{_time(event)}  {visible(words)}", flush=True)
 

@@ -32,7 +32,7 @@ def line(event: Event) -> str | None:
 
 
 def line_below(child: Task, event: Event) -> str | None:
-    """The line of an event of a task below, with its name, where it tells a status or how far it is."""
+    """The line, with the task's name, of an event of a task below, if it is about progress or status."""
     words = line(event) if event.type.startswith("task.") or event.type == events.PROGRESS else None
     return words and f"{child.agent} {child.task_id[:8]}: {' '.join(words.split())}"
 
@@ -45,7 +45,7 @@ def progress(data: Data) -> str:
 
 
 class Texts:
-    """Puts what models write together again: a text is whole when something else happens."""
+    """Joins the pieces of models' texts: a text is complete when another event comes."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
