@@ -19,7 +19,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared import catalogue
-from ..shared.broker import BrokerUnreachable, ring, tell_monitors
+from ..shared.broker import ring, tell_monitors
 from ..shared.connections import connect
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
@@ -174,10 +174,7 @@ class WorkerProcess:
         await self._loop.run_in_executor(self._bells, self._tell, event, run_id, error)
 
     def _tell(self, event: str, run_id: str, error: str) -> None:
-        try:
-            tell_monitors(self._app, event, run_id, node=self._node, exception=f"AgentFailed({error!r})", traceback="")
-        except BrokerUnreachable as unreachable:  # what monitors show is no reason to leave a run alone
-            log.warning("monitors.not_told", run_id=run_id, error=str(unreachable))
+        tell_monitors(self._app, event, run_id, node=self._node, exception=f"AgentFailed({error!r})", traceback="")
 
     def run(self, task_id: str, run_id: str) -> Outcome:
         """Answer one bell, in the thread or the child that Celery gave it; blocks until the run's code has ended."""

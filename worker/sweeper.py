@@ -63,6 +63,7 @@ class Sweeper:
         self._rounds = Rounds(settings.sweep_seconds, lambda error: log.warning("sweep.failing", error=error))
         self._ringing = asyncio.Lock()
         self._broker_away = False  #: since this sweep found it so
+        self._untold = False  #: monitors, since this sweep could not tell them
         self._complained = False  #: of a broker that is away
 
     async def run(self) -> None:
@@ -76,7 +77,7 @@ class Sweeper:
     async def sweep(self) -> bool:
         """Sweep once; whether there is more to do at once."""
         store, keys, lease_ms = self._store, self._store.keys, self._settings.lease_ms
-        self._broker_away = False
+        self._broker_away = self._untold = False
         due = await store.sweep(lease_ms=lease_ms, every_ms=self._settings.sweep_seconds * 1000)
         unclosed = await store.unclosed(older_than_ms=lease_ms)
         old_trees = await store.old_trees(older_than_ms=self._settings.retention_ms)
@@ -175,8 +176,18 @@ class Sweeper:
         return outcome == "released"
 
     async def _inform(self, event: str, run_id: str) -> None:
-        if not self._broker_away:
-            await self._tell(event, run_id, LOST)
+        """Tell monitors, unless this sweep could not: what they show is no reason to leave a run alone.
+
+        That says nothing of bells: a connection that a restart of the broker broke is tried once more for them alone.
+        """
+        async with self._ringing:
+            if self._broker_away or self._untold:
+                return
+            try:
+                await self._tell(event, run_id, LOST)
+            except BrokerUnreachable as error:
+                self._untold = True
+                log.warning("monitors.not_told", run_id=run_id, error=str(error))
 
     async def _ring_overdue(self, task: Task, run: Run) -> bool:
         if self._broker_away or not await self._store.ring_again(Facts.of(task), run.run_id):

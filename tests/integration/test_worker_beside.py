@@ -131,7 +131,8 @@ async def test_an_odd_record_stops_no_rescue_and_comes_again_later(bench, monkey
     assert await bench.redis.zscore(keys.leases(), f"{odd.task.task_id}/{odd.run.run_id}") > now_ms
 
 
-async def test_a_broker_that_is_away_stops_no_rescue(bench):
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_a_broker_that_is_away_stops_no_rescue(bench, is_told):
     got = [(await claimed(bench))[0] for _ in range(3)]
     waiting = [await bench.submit("compiled") for _ in range(2)]
     for each in got:
@@ -139,15 +140,15 @@ async def test_a_broker_that_is_away_stops_no_rescue(bench):
     await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1 for task_id, run_id in waiting})
     tried = []
 
-    async def fail(bell):
-        tried.append(bell)
+    async def fail(*what):
+        tried.append(what)
         raise BrokerUnreachable("redis://localhost", "refused")
 
-    away = Sweeper(bench.settings, bench.store, fail)
+    away = Sweeper(bench.settings, bench.store, fail, fail if is_told else AsyncMock())
     await away.sweep()
     runs = [await bench.store.get_run(each.run.run_id) for each in got]
     assert [run.status for run in runs] == [RunStatus.PENDING] * 3
-    assert len(tried) == 1
+    assert len(tried) == 1 + is_told  # a bell, and an event for monitors
     await sweeper(bench).sweep()
     assert {bell.run_id for bell in bench.bells} == {run_id for _, run_id in waiting}
 
