@@ -50,7 +50,7 @@ def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapp
     """Check that the agent can be built, has a place for the text, and has the keys of the state."""
     if known is not None:
         if known.broken:
-            raise BrokenAgent(agent, known.broken)
+            raise BrokenAgent(agent, f"{known.broken} (mend it, and start the workers anew)")
         text_key = text_key or known.input
         if known.has_messages is False and text_key is None:
             raise BadInput(

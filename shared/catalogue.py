@@ -64,6 +64,11 @@ async def publish(
     await redis.hset(keys.catalogue(), worker, entry.model_dump_json())
 
 
+async def withdraw(redis: Any, keys: Keys, worker: str) -> None:
+    """Take back what a worker process that ends has published. A second call does nothing."""
+    await redis.hdel(keys.catalogue(), worker)
+
+
 async def read(redis: Any, keys: Keys) -> Catalogue:
     """What all live workers have published; empty where there are none.
 

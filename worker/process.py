@@ -55,6 +55,7 @@ LINGER_SECONDS, LINGER_PER_RUN = 0.02, 0.001
 # How long a thread may wait for the interpreter. Celery's, which takes bells, waits after each of its system calls; at
 # Python's 5 ms a busy loop would starve it, and have too few runs to fill its time (measured).
 TURN_SECONDS = 0.001
+WITHDRAW_SECONDS = 1.0  #: what a process that ends waits at most for Redis to forget what it published
 
 T = TypeVar("T")
 
@@ -157,15 +158,20 @@ class WorkerProcess:
         return published
 
     async def _publish(self, store: Store, published: list[Published]) -> None:
-        """Publish what this process knows once a lease: it counts for two, so that it ends with this process."""
+        """Publish what this process knows once a lease, until it ends: it counts for two, in case this process dies."""
         pause, valid_ms = self.settings.lease_seconds, 2 * self.settings.lease_ms
-        while True:
-            try:
-                queues = self._app.amqp.queues.consume_from
-                await catalogue.publish(store.redis, store.keys, self.worker_id, published, valid_ms, queues=queues)
-            except RedisError as error:
-                log.warning("catalogue.not_published", error=type(error).__name__)
-            await asyncio.sleep(pause)
+        try:
+            while True:
+                try:
+                    queues = self._app.amqp.queues.consume_from
+                    await catalogue.publish(store.redis, store.keys, self.worker_id, published, valid_ms, queues=queues)
+                except RedisError as error:
+                    log.warning("catalogue.not_published", error=type(error).__name__)
+                await asyncio.sleep(pause)
+        finally:
+            with suppress(RedisError, TimeoutError):
+                async with asyncio.timeout(WITHDRAW_SECONDS):
+                    await catalogue.withdraw(store.redis, store.keys, self.worker_id)
 
     async def _ring_off_loop(self, bell: Bell) -> None:
         await self._loop.run_in_executor(self._bells, ring, self._app, bell)

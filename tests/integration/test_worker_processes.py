@@ -61,6 +61,7 @@ async def test_tasks_on_threads_from_start_to_stop(site):
             await monitor.hears(f"task-{last}", run_id)
         worker.process.send_signal(signal.SIGTERM)
         assert await worker.ends() == 0
+    assert (await catalogue.read(site.desk.redis, site.desk.store.keys)).queues == set(), "it has gone"
     assert (await site.desk.store.get(revoked)).status is Status.CANCELLED
     assert (await site.desk.store.get(first)).status is Status.SUCCESS
     # secrets: neither in the monitor's events nor in logs
@@ -150,6 +151,7 @@ async def test_prefork_runs_in_one_child_with_one_loop_and_drains(site):
         await site.desk.open(task_id, "b")
         await site.desk.until(task_id, "run.given_back")
         assert await worker.ends() == 0
+    assert (await catalogue.read(site.desk.redis, site.desk.store.keys)).queues == set(), "it has gone"
     assert await site.desk.did(task_id) == ["a", "b"]
     with pytest.raises(ProcessLookupError):
         os.kill(int(pids.pop()), 0)

@@ -48,6 +48,16 @@ async def test_what_a_worker_said_goes_with_it(fake_redis, namespace):
     assert await fake_redis.hkeys(keys.catalogue()) == [b"w"]
 
 
+async def test_a_worker_that_ends_takes_back_what_it_said(fake_redis, namespace):
+    keys = Keys(namespace)
+    await catalogue.publish(fake_redis, keys, "w1", [BROKEN], 60_000, queues=["slow"])
+    await catalogue.publish(fake_redis, keys, "w2", [Published(name="b")], 60_000)
+    for _ in range(2):
+        await catalogue.withdraw(fake_redis, keys, "w1")
+    read = await catalogue.read(fake_redis, keys)
+    assert (list(read.agents), read.queues) == (["b"], frozenset())
+
+
 async def test_what_was_read_a_moment_ago_is_not_read_anew(fake_redis, namespace, monkeypatch):
     keys, cached = Keys(namespace), catalogue.CachedCatalogue()
     assert (await cached.read(fake_redis, keys)).agents == {}
