@@ -13,8 +13,8 @@ from ..shared.store_external import EXTERNAL
 from ..shared.text import one_line
 from ..shared.transitions import Submission
 from .jsonable import cleaned, json_object, replaced
-from .rubrics import grades
 from .run_input import check_input, check_size, is_deaf
+from .task_grading import grading_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,8 +70,10 @@ def check_request(
         raise UnknownAgent(request.agent, sorted(config.agents))
     known = published.get(entry.name)
     changed: list[str] = []
-    graded = grades(request.rubric, entry, config)
-    given, notes = check_input(entry.name, request.text, request.state, known, added=graded.state, text_key=entry.input)
+    grading = grading_for(request.rubric, entry, config)
+    given, notes = check_input(
+        entry.name, request.text, request.state, known, added=grading.state, text_key=entry.input
+    )
     context = None if request.context is None else json_object(request.context, "context", changed)
     configurable = _configurable(request.configurable, changed)
     metadata = json_object({} if request.metadata is None else request.metadata, "metadata", changed)
@@ -105,8 +107,8 @@ def check_request(
             parent_id=parent.task_id if parent else None,
             ancestors=(*parent.ancestors, parent.task_id) if parent else (),
             notify_parent=request.notify_parent,
-            rubric=graded.rubric,
-            grade_queue=graded.queue,
+            rubric=grading.rubric,
+            grade_queue=grading.queue,
             webhook=request.webhook,
             answer_within_ms=_answer_within(request.answer_within),
             max_attempts=entry.max_attempts,

@@ -10,16 +10,16 @@ from ..shared.ids import check_id, shorten
 from ..shared.record_base import Record
 from ..shared.records import Interrupt  # noqa: TC001 pydantic reads it
 from ..shared.statuses import Status, Strategy
-from .rubrics import regrades
 from .run_input import check_input, check_size
+from .task_grading import new_grading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..shared.records import Task
     from ..shared.rubric import Rubric
-    from .rubrics import Grades
     from .session import Session
+    from .task_grading import TaskGrading
 
 
 class Updated(Record):
@@ -49,8 +49,8 @@ async def update(
     how, store, inside = _strategy(strategy), session.store, running.get()
     with session.reachable():
         task = await store.peek(task_id)
-        graded = None if rubric is None else regrades(rubric, task.agent, await session.config())
-        given, notes = await _given(session, task, text, state, graded)
+        grading = None if rubric is None else new_grading(rubric, task.agent, await session.config())
+        given, notes = await _given(session, task, text, state, grading)
         event_id = await store.last_event_id(task_id)
         updated = await store.update(
             task_id,
@@ -58,8 +58,8 @@ async def update(
             how,
             key=key,
             claim=inside.claim if inside and inside.claim.task_id in task.ancestors else None,
-            rubric=graded.rubric if graded else None,
-            grade_queue=graded.queue if graded else None,
+            rubric=grading.rubric if grading else None,
+            grade_queue=grading.queue if grading else None,
         )
         status = (await store.peek(task_id)).status
     return Updated(
@@ -82,12 +82,12 @@ def _strategy(strategy: Any) -> Strategy | None:
 
 
 async def _given(
-    session: Session, task: Task, text: Any, state: Mapping[str, Any] | None, graded: Grades | None
+    session: Session, task: Task, text: Any, state: Mapping[str, Any] | None, grading: TaskGrading | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return what the run will be given, and notes; `BadInput` or `BrokenAgent` names the fault and the remedy."""
     if task.home != "worker":
         raise BadInput(f"task {task.task_id} is an external parent: it gets no runs, only notifications")
     known = (await session.catalogue()).agents.get(task.agent)
-    given, notes = check_input(task.agent, text, state, known, added=graded.state if graded else {})
+    given, notes = check_input(task.agent, text, state, known, added=grading.state if grading else {})
     check_size(session.settings.max_input_bytes, **given)
     return given, notes

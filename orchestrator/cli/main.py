@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from ...shared.errors import OutriderError, RedisUnreachable, WaitTimeout
-from . import answer, cancel, demo, dev, doctor, flower, follow, show, submit, tasks, update, worker
+from . import answer, cancel, demo, dev, doctor, flower, follow, list_tasks, show, submit, update, worker
 from .console import complain
 from .endings import BAD_USE, INTERRUPTED, TIMED_OUT, UNREACHABLE
 
@@ -34,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (submit, tasks, show, follow, answer, update, cancel, dev, worker, flower, doctor, demo):
+for verb in (submit, list_tasks, show, follow, answer, update, cancel, dev, worker, flower, doctor, demo):
     verb.register(app)
 
 

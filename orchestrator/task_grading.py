@@ -20,22 +20,22 @@ STATE_KEY = "rubric"  #: of an agent that grades itself, as deepagents' `RubricM
 
 
 @dataclass(frozen=True, slots=True)
-class Grades:
-    """What a task is graded by, and where."""
+class TaskGrading:
+    """By which rubric a task is graded, and on which queue."""
 
     rubric: Rubric | None
     queue: str | None  #: of its grade runs; `None`: nobody grades it here
     state: dict[str, Any]  #: more input state, for an agent that grades itself
 
 
-def regrades(given: Rubric | Mapping[str, Any] | str, agent: str, config: Config) -> Grades:
-    """Do what `grades` does, for an existing task; `UnknownAgent` where its agent is not named any more."""
+def new_grading(given: Rubric | Mapping[str, Any] | str, agent: str, config: Config) -> TaskGrading:
+    """Do what `grading_for` does, for an existing task; `UnknownAgent` where its agent is not named any more."""
     if agent not in config.agents:
         raise UnknownAgent(agent, sorted(config.agents))
-    return grades(given, config.agents[agent], config)
+    return grading_for(given, config.agents[agent], config)
 
 
-def grades(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, config: Config) -> Grades:
+def grading_for(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, config: Config) -> TaskGrading:
     """Check a rubric, or take the agent's own; `BadInput` where no grader could judge by it."""
     rubric = Rubric.check(given)
     own = entry.grading
@@ -50,7 +50,7 @@ def grades(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, co
     elif rubric.model is None and own.rubric is not None:
         rubric = rubric.model_copy(update={"model": own.rubric.model})
     if own.grades_itself:
-        return Grades(rubric, None, {STATE_KEY: rubric.text} if rubric else {})
+        return TaskGrading(rubric, None, {STATE_KEY: rubric.text} if rubric else {})
     if rubric is not None:
         if not (rubric.model or config.grader.model):
             raise BadInput(
@@ -58,4 +58,4 @@ def grades(given: Rubric | Mapping[str, Any] | str | None, entry: AgentEntry, co
                 "langgraph.json, or Rubric(…, model=…)"
             )
         config.grader.chosen(rubric.tools)
-    return Grades(rubric, GRADERS if rubric or own.checks else None, {})
+    return TaskGrading(rubric, GRADERS if rubric or own.checks else None, {})
