@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared import catalogue
-from ..shared.broker import ring, tell_monitors
+from ..shared.broker import BrokerUnreachable, ring, tell_monitors
 from ..shared.connections import connect
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
@@ -76,6 +77,7 @@ class WorkerProcess:
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(JobExecutor(concurrency))
         self._bells = ThreadPoolExecutor(1, thread_name_prefix="outrider-bells")
+        self._broker_failed_at = 0.0  #: when the last bell failed that was tried
         self._thread = threading.Thread(target=self._serve, name="outrider-loop", daemon=True)
         self._stopping = asyncio.Event()
         self._ready: asyncio.Future[Runner] = self._loop.create_future()
@@ -174,7 +176,17 @@ class WorkerProcess:
                     await catalogue.withdraw(store.redis, store.keys, self.worker_id)
 
     async def _ring_off_loop(self, bell: Bell) -> None:
-        await self._loop.run_in_executor(self._bells, ring, self._app, bell)
+        await self._loop.run_in_executor(self._bells, self._ring, bell, time.monotonic())
+
+    def _ring(self, bell: Bell, asked_at: float) -> None:
+        """Ring, unless the broker did not answer while this bell waited: each that is tried holds up all others."""
+        if asked_at < self._broker_failed_at:
+            raise BrokerUnreachable(self._app.conf.broker_write_url, "it did not take the bell before this one")
+        try:
+            ring(self._app, bell)
+        except BrokerUnreachable:
+            self._broker_failed_at = time.monotonic()
+            raise
 
     async def _tell_off_loop(self, event: str, run_id: str, error: str) -> None:
         await self._loop.run_in_executor(self._bells, self._tell, event, run_id, error)

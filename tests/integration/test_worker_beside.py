@@ -1,6 +1,7 @@
 """What runs beside the runs of a worker process: heartbeat, sweeper, listener, events."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from unittest.mock import AsyncMock, Mock
 
@@ -8,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 import workers
-from outrider.shared.broker import BrokerUnreachable
+from outrider.shared.broker import BrokerUnreachable, make_app
+from outrider.shared.config import Config
 from outrider.shared.limits import Usage
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
@@ -17,6 +19,7 @@ from outrider.worker.emitter import Emitter
 from outrider.worker.heartbeat import Heartbeat
 from outrider.worker.listener import listen
 from outrider.worker.outcomes import Finished, ending
+from outrider.worker.process import WorkerProcess
 from outrider.worker.sweeper import Sweeper
 
 
@@ -151,6 +154,27 @@ async def test_a_broker_that_is_away_stops_no_rescue(bench, is_told):
     assert len(tried) == 1 + is_told  # a bell, and an event for monitors
     await sweeper(bench).sweep()
     assert {bell.run_id for bell in bench.bells} == {run_id for _, run_id in waiting}
+
+
+async def test_bells_that_waited_while_the_broker_did_not_answer_are_not_tried(bench, monkeypatch):
+    tried, asked = [], threading.Event()
+
+    def hang(_app, bell):
+        asked.wait()
+        tried.append(bell)
+        raise BrokerUnreachable("redis://localhost", "Timeout reading from socket")
+
+    monkeypatch.setattr("outrider.worker.process.ring", hang)
+    process = WorkerProcess(bench.settings, Config.load(workers.AGENTS), make_app(bench.settings), 1, "node")
+    process._loop.close()
+    process._loop = asyncio.get_running_loop()
+    rings = [asyncio.create_task(process._ring_off_loop(bell)) for bell in "abc"]
+    asyncio.get_running_loop().call_soon(asked.set)  # after the first step of each
+    rung = await asyncio.gather(*rings, return_exceptions=True)
+    assert [type(error) for error in rung] == [BrokerUnreachable] * 3
+    with pytest.raises(BrokerUnreachable):
+        await process._ring_off_loop("d")
+    assert tried == ["a", "d"]
 
 
 async def test_a_tree_that_its_canceller_left_open_is_closed(bench, monkeypatch):
