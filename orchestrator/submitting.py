@@ -70,7 +70,7 @@ async def _parent(session: Session, parent_id: str) -> Task:
     try:
         return await session.store.peek(check_id(parent_id, "parent"))
     except UnknownTask:
-        raise ParentClosed(parent_id, "there is no such task") from None
+        raise ParentClosed(parent_id, ParentClosed.UNKNOWN) from None
 
 
 def _first_bell(submission: Submission) -> Bell:

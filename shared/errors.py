@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .text import one_line
 
@@ -73,9 +73,12 @@ class IdempotencyConflict(OutriderError):
 class ParentClosed(OutriderError):
     """A child was submitted under a parent that is cancelled, cut or unknown."""
 
+    UNKNOWN: ClassVar = "there is no such task"
+
     def __init__(self, parent_id: str, reason: str) -> None:
         self.parent_id, self.reason = parent_id, reason
-        super().__init__(f"parent {parent_id} takes no children: {reason} (see `outrider show {parent_id}`)")
+        seen_by = "list" if reason == self.UNKNOWN else f"show {parent_id}"
+        super().__init__(f"parent {parent_id} takes no children: {reason} (see `outrider {seen_by}`)")
 
 
 class LimitReached(OutriderError):

@@ -123,7 +123,7 @@ def _refusal(why: str, submission: Submission, claim: Claim | None, limit: int =
         claim.mark_stale()
         return ClaimLost(claim.task_id, claim.run_id)
     reasons = {
-        "unknown": "there is no such task",
+        "unknown": ParentClosed.UNKNOWN,
         "cancelled": "it is cancelled",
         "cut": "a task above it is cancelled",
         "full": f"its limits.max_children = {limit} is reached",

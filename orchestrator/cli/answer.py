@@ -29,7 +29,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("answer", epilog=EPILOG)(answer)
+    app.command("answer", short_help="Answer what a task asks a person.", epilog=EPILOG)(answer)
 
 
 def answer(

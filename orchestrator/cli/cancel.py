@@ -23,7 +23,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("cancel", epilog=EPILOG)(cancel)
+    app.command("cancel", short_help="End tasks and all that they started.", epilog=EPILOG)(cancel)
 
 
 def cancel(
@@ -47,7 +47,7 @@ def cancel(
         for one in answers:
             print(f"{one.task_id}\t{one.outcome}\t{one.status}")
             if one.follow_ups:
-                complain(f"task {one.task_id}: {one.follow_ups} follow-ups that were still to come are dropped")
+                complain(f"task {one.task_id}: dropped with it, messages that waited for their turn: {one.follow_ups}")
     return 2 if unknown else 0
 
 

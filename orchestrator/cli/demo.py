@@ -36,7 +36,7 @@ TASK_SECONDS = 300  #: working time of one question's lead
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("demo", epilog=EPILOG)(demo)
+    app.command("demo", short_help="Ask questions about documents, with a lead and analysts.", epilog=EPILOG)(demo)
 
 
 def demo(

@@ -19,7 +19,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("dev", epilog=EPILOG)(dev)
+    app.command("dev", short_help="Start Redis, a worker and Flower in this terminal.", epilog=EPILOG)(dev)
 
 
 def dev() -> int:

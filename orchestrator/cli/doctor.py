@@ -25,7 +25,7 @@ COLOURS = {"error": "red", "warning": "yellow"}
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("doctor", epilog=EPILOG)(doctor)
+    app.command("doctor", short_help="Tell what is wrong, and what to do about it.", epilog=EPILOG)(doctor)
 
 
 def doctor(

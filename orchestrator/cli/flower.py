@@ -21,7 +21,7 @@ Flower's own settings are read too: FLOWER_..., flowerconfig.py."""
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("flower", epilog=EPILOG)(flower)
+    app.command("flower", short_help="Show workers and jobs in the browser.", epilog=EPILOG)(flower)
 
 
 def flower(

@@ -19,7 +19,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("follow", epilog=EPILOG)(follow)
+    app.command("follow", short_help="Watch a task until it has ended.", epilog=EPILOG)(follow)
 
 
 def follow(

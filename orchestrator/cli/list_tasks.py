@@ -25,7 +25,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("list", epilog=EPILOG)(tasks)
+    app.command("list", short_help="List tasks, newest first.", epilog=EPILOG)(tasks)
 
 
 def tasks(

@@ -29,7 +29,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("show", epilog=EPILOG)(show)
+    app.command("show", short_help="Show a task: runs, questions, result, and what is below it.", epilog=EPILOG)(show)
 
 
 def show(

@@ -23,7 +23,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("submit", epilog=EPILOG)(submit)
+    app.command("submit", short_help="Hand a task to an agent.", epilog=EPILOG)(submit)
 
 
 def submit(

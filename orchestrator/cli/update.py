@@ -25,7 +25,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("update", epilog=EPILOG)(update)
+    app.command("update", short_help="Give a task one more message.", epilog=EPILOG)(update)
 
 
 def update(

@@ -34,7 +34,9 @@ def line(event: Event) -> str | None:
 def line_below(child: Task, event: Event) -> str | None:
     """The line, with the task's name, of an event of a task below, if it is about progress or status."""
     words = line(event) if event.type.startswith("task.") or event.type == events.PROGRESS else None
-    return words and f"{child.agent} {child.task_id[:8]}: {' '.join(words.split())}"
+    # Whole in its first line, which other commands take; then as much as tells it from its siblings.
+    name = child.task_id if event.type == "task.submitted" else child.task_id[:8]
+    return words and f"{child.agent} {name}: {' '.join(words.split())}"
 
 
 def progress(data: Data) -> str:

@@ -27,7 +27,7 @@ class Pool(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("worker", epilog=EPILOG)(worker)
+    app.command("worker", short_help="Carry tasks out until told to stop.", epilog=EPILOG)(worker)
 
 
 def worker(

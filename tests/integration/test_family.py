@@ -203,7 +203,7 @@ async def test_submits_under_a_parent_that_takes_none_are_refused_and_write_noth
     before = await tree.store.redis.dbsize()
     with pytest.raises(ParentClosed, match="parent p takes no children: it is cancelled"):
         await tree.submit("d", "p")
-    with pytest.raises(ParentClosed, match="there is no such task"):
+    with pytest.raises(ParentClosed, match=r"there is no such task \(see `outrider list`\)"):
         await tree.submit("d", "none")
     with pytest.raises(ParentClosed, match="parent c takes no children"):
         await tree.submit("d", "c")

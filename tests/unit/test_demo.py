@@ -14,6 +14,7 @@ from outrider.orchestrator.cli.demo_approver import Approver
 from outrider.orchestrator.cli.demo_board import Board
 from outrider.orchestrator.cli.follow_tree import Below, follow_trees, whole
 from outrider.orchestrator.cli.watching import Lines
+from outrider.orchestrator.cli.wording import line_below
 from outrider.shared.errors import AnswerConflict, UnknownTask
 from outrider.shared.listings import Page, Tree
 from outrider.shared.records import Event, Fault, Interrupt, Run, Task
@@ -171,6 +172,13 @@ async def test_who_watches_a_task_is_told_how_far_those_below_it_are(capsys):
         "analyst c: pending c",
         "analyst c: success",
     ]
+
+
+def test_the_first_line_of_a_task_below_has_its_whole_id():
+    child = task("0b6f2c1e-6f7e", "analyst")
+    assert line_below(child, event("task.submitted", title="Read it")) == "analyst 0b6f2c1e-6f7e: pending Read it"
+    assert line_below(child, event("run.claimed", worker="w")) is None
+    assert line_below(child, event("task.settled", status="success")) == "analyst 0b6f2c1e: success"
 
 
 async def test_what_goes_wrong_while_a_tree_is_followed_ends_the_following():
