@@ -156,7 +156,7 @@ class RedisUnreachable(OutriderError):
 
     def __init__(self, url: str, reason: str, remedy: str = REMEDY) -> None:
         self.url, self.reason = url, reason
-        super().__init__(f"cannot reach Redis at {url}: {reason} ({remedy})")
+        super().__init__(f"cannot reach Redis at {url}: {reason.rstrip('.')} ({remedy})")
 
 
 class WaitTimeout(OutriderError, TimeoutError):

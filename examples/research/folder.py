@@ -173,6 +173,6 @@ def open_folder(docs: str | None = None) -> DocumentFolder:
     project = Path(__file__).resolve().parents[2]
     if not (project / "pyproject.toml").is_file() or not (project / "README.md").is_file():
         raise FolderError(
-            f"the project's own documents are not part of an installed package: give --docs (or set {ENV})"
+            f"the project's own documents are in no installed package: give --docs (or set {ENV}) and --question"
         )
     return DocumentFolder(project, within=("README.md", "docs"))

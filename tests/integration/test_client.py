@@ -193,6 +193,7 @@ async def test_redis_out_of_reach_is_told_at_once_without_the_password(config):
             with pytest.raises(RedisUnreachable, match=r"redis://:\*\*\*@127.0.0.1") as caught:
                 await call
             assert "hunter2" not in str(caught.value)
+            assert ". (" not in str(caught.value)
 
 
 async def test_many_waits_share_one_client(outrider):
