@@ -52,17 +52,24 @@ def check(question: Interrupt, answer: Any) -> None:
     if not is_approval(question) or "action_requests" not in question.value:
         return
     calls = calls_to_review(question)
-    decisions = answer.get("decisions") if isinstance(answer, dict) else None
-    types = [one.get("type") if isinstance(one, dict) else None for one in _list(decisions)]
-    if None in types or len(types) != len(calls):
+    decisions = _list(answer.get("decisions") if isinstance(answer, dict) else None)
+    if len(decisions) != len(calls) or not all(isinstance(one, dict) and "type" in one for one in decisions):
         raise BadInput(
             f"question {question.id} requests {len(calls)} decision{'s' * (len(calls) != 1)}, one for each tool call: "
             'approve or reject them, or answer {"decisions": [{"type": "approve"}, …]}'
         )
     reviews = {review.get("action_name"): review for review in _list(question.value.get("review_configs"))}
-    for call, decision in zip(calls, types, strict=True):
+    for call, decision in zip(calls, decisions, strict=True):
         if review := reviews.get(call.get("name")):
-            _allowed(question, review, decision)
+            _allowed(question, review, decision["type"])
+        if decision["type"] == "edit" and not _is_call(decision.get("edited_action")):
+            raise BadInput(f'question {question.id}: an edit holds "edited_action": {{"name": …, "args": {{…}}}}')
+        if decision["type"] == "respond" and not isinstance(decision.get("message"), str):
+            raise BadInput(f'question {question.id}: a respond holds "message", the text that the tool answers')
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("args"), dict)
 
 
 def _list(value: Any) -> list[Any]:

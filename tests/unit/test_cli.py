@@ -552,6 +552,10 @@ REVIEW = {
     ],
 }
 
+EDITED = {
+    "decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {"to": "one"}}}, {"type": "reject"}],
+}
+
 
 @pytest.mark.parametrize(
     ("question", "options", "given"),
@@ -561,8 +565,8 @@ REVIEW = {
         (REVIEW, ["--reject", "not so"], {"decisions": [{"type": "reject", "message": "not so"}] * 2}),
         (
             REVIEW,
-            ['{"decisions": [{"type": "edit"}, {"type": "reject"}]}'],
-            {"decisions": [{"type": "edit"}, {"type": "reject"}]},
+            [json.dumps(EDITED)],
+            EDITED,
         ),
         ({"type": "tool_approval", "name": "send", "args": {"to": "all"}}, ["--approve"], {"type": "approve"}),
     ],
@@ -601,7 +605,18 @@ def test_tool_calls_are_approved_or_rejected(outrider, world, question, options,
         (
             REVIEW,
             ['{"decisions": [{"type": "edit"}, {"type": "edit"}]}'],
-            "question q1 allows approve, reject for drop, not edit",
+            "question q1: an edit holds",
+        ),
+        (
+            REVIEW,
+            [json.dumps({"decisions": EDITED["decisions"][:1] * 2})],
+            "q1 allows approve, reject for drop, not edit",
+        ),
+        (REVIEW | {"review_configs": []}, ['{"decisions": [{"type": "respond"}, 1]}'], "requests 2 decisions"),
+        (
+            REVIEW | {"review_configs": []},
+            ['{"decisions": [{"type": "respond"}, {"type": "approve"}]}'],
+            'a respond holds "message"',
         ),
     ],
 )
