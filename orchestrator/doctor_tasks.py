@@ -119,7 +119,7 @@ def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[
         longest = max(one.since_ms for one in there) // 1000
         yield Finding(
             Level.WARNING,
-            f"{_tasks(there, 'waits', 'wait')} for the queue {queue}, the longest since {longest} s: "
+            f"{_tasks(there, 'waits', 'wait')} for the queue {queue}, the longest for {longest} s: "
             "nobody answers bells that were rung again",
             f"start more workers for it: outrider worker -Q {queue}",
         )

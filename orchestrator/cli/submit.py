@@ -37,8 +37,12 @@ def submit(
     max_children: Annotated[int | None, typer.Option(help="Tasks it may start; a fork none unless told.")] = None,
     title: Annotated[str | None, typer.Option(help="What people see of it in lists and in Flower.")] = None,
     metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
-    state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
-    context: Annotated[str | None, typer.Option(metavar="@FILE", help="The runs' context, an object of JSON.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="The runs' context, an object of JSON.")
+    ] = None,
     rubric: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by before it counts as done.")
     ] = None,

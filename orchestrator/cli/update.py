@@ -34,7 +34,9 @@ def update(
     strategy: Annotated[
         Strategy | None, typer.Option(help="What becomes of an active run; without it the update is refused.")
     ] = None,
-    state: Annotated[str | None, typer.Option(metavar="@FILE", help="More input state, an object of JSON.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
+    ] = None,
     rubric: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by from now on.")
     ] = None,
