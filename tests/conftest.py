@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import fakeredis
+import hypothesis
 import pytest
 import redis.asyncio
 
@@ -19,6 +20,12 @@ UNIT = Path(__file__).parent / "unit"
 FOREIGN = ("OUTRIDER_", "REDIS_URL", "CELERY_", "LANGSMITH_", "LANGCHAIN_", "LANGGRAPH_")
 for _name in [name for name in os.environ if name.startswith(FOREIGN)]:
     del os.environ[_name]
+
+# How fast this machine is today says nothing about the code.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -146,7 +146,7 @@ OPS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.lists(OPS, min_size=1, max_size=6), max_size=8))
 async def test_it_answers_as_langgraphs_own_store(any_redis, batches):
     reference, keys = Reference(), Keys(f"t-{uuid.uuid4().hex}")

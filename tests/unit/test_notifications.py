@@ -57,7 +57,7 @@ def parsed(text, opening, closing):
     return before, dict(fields), after
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.tuples(texts, texts, texts), endings, texts, texts, st.integers(0, 9))
 @example(["t", "a", "ti"], Status.SUCCESS, ["ampersands"], [], 0)
 def test_whatever_stands_in_a_field_it_is_one_block_within_the_bound(names, status, result, error, left):
@@ -111,7 +111,7 @@ def task(**fields):
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from(sorted(HOSTILE)), max_size=4))
 def test_a_model_that_reads_on_reads_every_character_once(result):
     read, offset, result = "", 0, written(result)

@@ -133,7 +133,7 @@ def test_what_is_told_is_bounded_and_says_how_to_fetch_the_rest():
     assert delivery_of(Facts("t", "agent"), "r", note) == ("", "", "")
 
 
-@settings_of(max_examples=50, deadline=None)
+@settings_of(max_examples=50)
 @given(st.text(), st.text(), st.text(alphabet="\ud800\udfff\x00\u2028\u202e\x1b<>&\"'\\"))
 def test_whatever_an_agent_wrote_a_body_is_plain_json_and_whole(title, words, hostile):
     facts = Facts("t", "a", clean(title), webhook=True)
