@@ -73,4 +73,15 @@ async def lose_redis(storm, chance, _beside):
         await asyncio.to_thread(storm.server.restart)
 
 
-FAULTS = {kill: 4, freeze: 3, drain: 3, lose_redis: 2}
+async def hang_redis(storm, chance, _beside):
+    """Redis, the broker too, stands still, for longer than a lease or than anyone waits for an answer, and goes on.
+
+    What was sent meanwhile is done then, also for those who gave up.
+    """
+    storm.fault("Redis frozen")
+    os.kill(storm.server.pid, signal.SIGSTOP)
+    await asyncio.sleep(LEASE_SECONDS * chance.uniform(0.3, 3))
+    os.kill(storm.server.pid, signal.SIGCONT)
+
+
+FAULTS = {kill: 4, freeze: 3, drain: 3, lose_redis: 2, hang_redis: 2}
