@@ -15,6 +15,8 @@ from .settings import mask_url
 from .statuses import RunKind
 
 if TYPE_CHECKING:
+    from kombu.messaging import Producer
+
     from .bells import Bell
     from .settings import Settings
 
@@ -88,20 +90,30 @@ def ring(app: Celery, bell: Bell) -> None:
     """Send a bell. Blocks, so never on an event loop; safe from many threads. `BrokerUnreachable` where it cannot."""
     try:
         with app.producer_pool.acquire(block=True) as producer:
-            app.send_task(
-                TASK_NAMES[bell.kind],
-                args=(bell.task_id, bell.run_id),
-                task_id=bell.run_id,
-                queue=bell.queue,
-                producer=producer,
-                ignore_result=True,
-                retry=True,
-                retry_policy=ONE_MORE,
-                argsrepr=bell.label,  # what Flower shows; ids, the agent's name and the title alone
-                kwargsrepr="{}",
-            )
+            try:
+                _send(app, producer, bell)
+            except AttributeError:
+                # So kombu meets a channel that was closed meanwhile, as happens where its broker dies.
+                producer.connection.collect()
+                producer.revive(producer.connection.default_channel)
+                _send(app, producer, bell)
     except BROKER_ERRORS as error:
         raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None
+
+
+def _send(app: Celery, producer: Producer, bell: Bell) -> None:
+    app.send_task(
+        TASK_NAMES[bell.kind],
+        args=(bell.task_id, bell.run_id),
+        task_id=bell.run_id,
+        queue=bell.queue,
+        producer=producer,
+        ignore_result=True,
+        retry=True,
+        retry_policy=ONE_MORE,
+        argsrepr=bell.label,  # what Flower shows; ids, the agent's name and the title alone
+        kwargsrepr="{}",
+    )
 
 
 def tell_monitors(app: Celery, event: str, run_id: str, *, node: str, **facts: object) -> None:

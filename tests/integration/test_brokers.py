@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from kombu.transport.redis import Channel
 
 from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
@@ -83,6 +84,23 @@ async def test_a_broker_that_hangs_holds_nobody_who_rings(namespace, monkeypatch
         os.kill(server.pid, signal.SIGCONT)
         ring(app, bell)
         app.close()
+
+
+async def test_a_bell_is_rung_though_its_channel_is_closed_meanwhile(redis_url, namespace, monkeypatch):
+    app = make_app(Settings(redis_url=redis_url, namespace=namespace))
+    publish = Channel.basic_publish
+
+    def closed_meanwhile(self, *args, **kwargs):
+        monkeypatch.undo()
+        self.close()
+        self._disconnect_pools()
+        return publish(self, *args, **kwargs)
+
+    monkeypatch.setattr(Channel, "basic_publish", closed_meanwhile)
+    ring(app, Bell(task_id="t", run_id="r", queue="subagents", label="label"))
+    with app.connection_for_read() as connection:
+        assert connection.SimpleQueue("subagents").get(timeout=10).headers["id"] == "r"
+    app.close()
 
 
 async def test_a_broker_out_of_reach_is_one_line_without_the_password(namespace):
