@@ -15,6 +15,8 @@ from .settings import mask_url
 from .statuses import RunKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kombu.messaging import Producer
 
     from .bells import Bell
@@ -88,32 +90,22 @@ def _on_redis(namespace: str) -> dict[str, object]:
 
 def ring(app: Celery, bell: Bell) -> None:
     """Send a bell. Blocks, so never on an event loop; safe from many threads. `BrokerUnreachable` where it cannot."""
-    try:
-        with app.producer_pool.acquire(block=True) as producer:
-            try:
-                _send(app, producer, bell)
-            except AttributeError:
-                # So kombu meets a channel that was closed meanwhile, as happens where its broker dies.
-                producer.connection.collect()
-                producer.revive(producer.connection.default_channel)
-                _send(app, producer, bell)
-    except BROKER_ERRORS as error:
-        raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None
 
+    def send(producer: Producer) -> None:
+        app.send_task(
+            TASK_NAMES[bell.kind],
+            args=(bell.task_id, bell.run_id),
+            task_id=bell.run_id,
+            queue=bell.queue,
+            producer=producer,
+            ignore_result=True,
+            retry=True,
+            retry_policy=ONE_MORE,
+            argsrepr=bell.label,  # what Flower shows; ids, the agent's name and the title alone
+            kwargsrepr="{}",
+        )
 
-def _send(app: Celery, producer: Producer, bell: Bell) -> None:
-    app.send_task(
-        TASK_NAMES[bell.kind],
-        args=(bell.task_id, bell.run_id),
-        task_id=bell.run_id,
-        queue=bell.queue,
-        producer=producer,
-        ignore_result=True,
-        retry=True,
-        retry_policy=ONE_MORE,
-        argsrepr=bell.label,  # what Flower shows; ids, the agent's name and the title alone
-        kwargsrepr="{}",
-    )
+    _with_producer(app, send)
 
 
 def tell_monitors(app: Celery, event: str, run_id: str, *, node: str, **facts: object) -> None:
@@ -121,8 +113,26 @@ def tell_monitors(app: Celery, event: str, run_id: str, *, node: str, **facts: o
 
     Blocks and raises as `ring` does.
     """
-    try:
-        with app.events.default_dispatcher(hostname=node) as dispatcher:
+
+    def send(producer: Producer) -> None:
+        with app.events.Dispatcher(
+            producer.connection, hostname=node, channel=producer.channel, buffer_while_offline=False
+        ) as dispatcher:
             dispatcher.send(event, uuid=run_id, **facts)
+
+    _with_producer(app, send)
+
+
+def _with_producer(app: Celery, send: Callable[[Producer], None]) -> None:
+    """Send with a producer of the pool. `BrokerUnreachable` where that fails."""
+    try:
+        with app.producer_pool.acquire(block=True) as producer:
+            try:
+                send(producer)
+            except AttributeError:
+                # So kombu meets a channel that was closed meanwhile, as happens where its broker dies.
+                producer.connection.collect()
+                producer.revive(producer.connection.default_channel)
+                send(producer)
     except BROKER_ERRORS as error:
         raise BrokerUnreachable(app.conf.broker_write_url, str(error)) from None

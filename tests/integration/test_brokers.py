@@ -11,7 +11,7 @@ from outrider import Outrider
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared import broker
 from outrider.shared.bells import Bell
-from outrider.shared.broker import BrokerUnreachable, make_app, ring
+from outrider.shared.broker import BrokerUnreachable, make_app, ring, tell_monitors
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, Status
 from sites import Monitor, open_site
@@ -100,6 +100,9 @@ async def test_a_bell_is_rung_though_its_channel_is_closed_meanwhile(redis_url, 
     ring(app, Bell(task_id="t", run_id="r", queue="subagents", label="label"))
     with app.connection_for_read() as connection:
         assert connection.SimpleQueue("subagents").get(timeout=10).headers["id"] == "r"
+    monkeypatch.setattr(Channel, "basic_publish", closed_meanwhile)
+    tell_monitors(app, "task-retried", "r", node="n")  # which meets the same
+    assert Channel.basic_publish is publish
     app.close()
 
 
