@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Family:
     """KEYS 18 to 29 of the scripts that concern a family, and the ids of the runs that they may start."""
 
-    def __init__(self, keys: Keys, facts: Facts, next_run: str | None = None) -> None:
-        self.next_run, self.wake_run = next_run or new_id(), new_id()
+    def __init__(self, keys: Keys, facts: Facts, *, next_run: str | None = None, wake_run: str | None = None) -> None:
+        self.next_run, self.wake_run = next_run or new_id(), wake_run or new_id()
         task = keys.task(facts.task_id)
         parent = facts.parent_id
         self.keys = [

@@ -17,6 +17,11 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
+def derived_id(*parts: str) -> str:
+    """The id that the same parts always give, 36 characters: a call that is sent again names what the first one made."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, "/".join(parts)))
+
+
 def new_token() -> str:
     """A fresh random claim token, 16 hex digits."""
     # It is no secret. Asking the system for random bytes would hand the interpreter to another thread in each run.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .statuses import State
 
 #: Scripts about one task begin with the prelude; these are about many tasks, or about none.
-ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "take_delivery", "end_delivery"})
+ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "closed", "take_delivery", "end_delivery"})
 #: These concern a task's parent and children too.
 FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire", "update"})
 #: These deal out the slots of an agent.

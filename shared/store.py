@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .bells import bells_of
 from .context import Claim
 from .family import Family
-from .ids import new_token
+from .ids import derived_id, new_token
 from .inputs import FEEDBACK, joined
 from .notification import Notification, note_of
 from .records import Run, Task
@@ -77,9 +77,11 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
     ) -> Settled | Cut | None:
         """End the run and, unless it asks a person or rests, its task; tell the parent in the same step.
 
-        The caller rings the bells of the answer. `None`: the claim was replaced, and nothing was changed.
+        The caller rings the bells of the answer. `None`: the claim was replaced, and nothing was changed. A second call
+        changes nothing, and gives the bells again as long as nobody answered them.
         """
-        family = Family(self.keys, facts)
+        next_run, wake_run = (derived_id(claim.run_id, claim.token, what) for what in ("next", "wake"))
+        family = Family(self.keys, facts, next_run=next_run, wake_run=wake_run)
         asks = json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else ""
         note, run_id = "", ending.grade.graded_run_id if ending.grade else claim.run_id
         is_told = facts.parent_id or facts.webhook

@@ -54,6 +54,7 @@ class Cancels(Clockwork):
         the answer: a parent that was not cancelled may have rested for a task that is closed here.
         """
         inside, last = running.get(), None
+        began = await self.now_ms()
         bells: list[Bell] = []
         above, walked = [task_id], [task_id]
         while above:
@@ -71,7 +72,7 @@ class Cancels(Clockwork):
                     if answer.outcome != "left":
                         walked.append(answer.task_id)
         for start in range(0, len(walked), CHUNK):
-            await self.redis.zrem(self.keys.closing(), *walked[start : start + CHUNK])
+            await self._scripts("closed", [self.keys.closing()], [began, *walked[start : start + CHUNK]])
         if last is not None:
             bells += (await self._cancel_cut(last)).bells
         return tuple(bells)

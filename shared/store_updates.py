@@ -47,7 +47,7 @@ class Updates(Clockwork):
         while True:
             task = await self.peek(task_id)
             facts, last_run = Facts.of(task), await self._newest_run(task_id)
-            family = Family(self.keys, facts, new_run)
+            family = Family(self.keys, facts, next_run=new_run)
             reply = await self._scripts(
                 "update",
                 [

@@ -327,18 +327,25 @@ async def test_a_walk_closes_what_was_there_when_it_was_asked_for_and_nothing_el
     assert await tree.store.unclosed(older_than_ms=-1) == ()
 
 
-async def test_a_doubled_settle_tells_once(tree):
+async def test_a_doubled_settle_tells_once_and_rings_until_the_bell_is_answered(tree):
     await tree.resting_parent("c")
     held = await tree.claim("c")
-    assert await tree.settle("c", held.claim)
-    assert (await tree.settle("c", held.claim)).bells == ()
+    first = await tree.settle("c", held.claim)
+    assert [bell.task_id for bell in first.bells] == ["p"]
+    assert await tree.settle("c", held.claim) == first  # its reply may have been lost
     assert (await tree.store.peek("p")).seq == 1
+    await tree.claim("p")
+    assert (await tree.settle("c", held.claim)).bells == ()
 
 
-async def test_a_settle_that_is_sent_again_after_a_wake_rings_nothing(tree):
+async def test_a_settle_that_is_sent_again_after_a_wake_starts_no_second_run(tree):
     claim = await tree.working_parent("c")
     await tree.run("c")
-    assert [bell.task_id for bell in (await tree.settle("p", claim)).bells] == ["p"]
+    first = await tree.settle("p", claim)
+    assert [bell.task_id for bell in first.bells] == ["p"]
+    assert await tree.settle("p", claim) == first
+    assert await tree.store.redis.llen(tree.store.keys.runs("p")) == 2
+    await tree.claim("p")
     assert (await tree.settle("p", claim)).bells == ()
 
 
@@ -408,6 +415,36 @@ async def test_a_walk_that_a_canceller_did_not_finish_is_known_until_it_is_done(
     assert await tree.store.unclosed(older_than_ms=-1) == ("p",)
     await tree.store.close_below("p")
     assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
+    assert await tree.store.unclosed(older_than_ms=-1) == ()
+
+
+async def test_a_walk_leaves_listed_what_was_cancelled_again_meanwhile(tree, monkeypatch):
+    await tree.working_parent("c1")
+    children_of = tree.store.children_of
+    meanwhile = Store(tree.store.redis, tree.store.keys.namespace)
+
+    async def dies(task_id):
+        raise ConnectionError
+
+    async def cancelled_again(above):
+        async for children in children_of(above):
+            yield children
+        before = await meanwhile.now_ms()
+        await meanwhile.update("p", {"text": "go on"})
+        await tree.submit("c2", "p", (await tree.claim("p")).claim)
+        while await meanwhile.now_ms() == before:
+            pass
+        with pytest.raises(ConnectionError):
+            await meanwhile.cancel("p")
+
+    monkeypatch.setattr(meanwhile, "close_below", dies)
+    with monkeypatch.context() as patch:
+        patch.setattr(tree.store, "children_of", cancelled_again)
+        await tree.store.cancel("p")
+    assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Phase.QUEUED)
+    assert await tree.store.unclosed(older_than_ms=-1) == ("p",)
+    await tree.store.close_below("p")
+    assert await tree.state("c2") == Status.CANCELLED
     assert await tree.store.unclosed(older_than_ms=-1) == ()
 
 
