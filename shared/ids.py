@@ -18,7 +18,7 @@ def new_id() -> str:
 
 
 def derived_id(*parts: str) -> str:
-    """The id that the same parts always give, 36 characters: a call that is sent again names what the first one made."""
+    """The id that the same parts always give, 36 characters: a call sent again names what the first one made."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, "/".join(parts)))
 
 

@@ -32,7 +32,7 @@ from ..shared.settings import Settings
 from .checkup import warn_of_findings
 from .consuming import then_drain
 from .failed_starts import Starts
-from .revoke import replace_commands
+from .remote_commands import replace_commands
 from .shutdown import DrainLine, end_now, give_up, leave_by_signals
 from .tasks import add_tasks
 

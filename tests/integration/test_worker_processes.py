@@ -113,13 +113,16 @@ async def test_sigterm_gives_work_back_and_another_worker_goes_on(site):
     assert await site.desk.did(task_id) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("how", ["grace", "second signal"])
+@pytest.mark.parametrize("how", ["grace", "second signal", "shutdown command"])
 async def test_what_does_not_stop_is_left_behind(site, how):
-    grace = "0.5" if how == "grace" else "60"
+    grace = "60" if how == "second signal" else "0.5"
     with site.worker("-c", "2", OUTRIDER_GRACE_SECONDS=grace) as first:
         task_id, _ = await site.submit("compiled", state={"gates": ["b"]})
         await site.desk.at(task_id, "b")
-        first.process.send_signal(signal.SIGTERM)
+        if how == "shutdown command":  # Flower's button
+            site.app.control.shutdown()
+        else:
+            first.process.send_signal(signal.SIGTERM)
         if how == "second signal":
             await first.says("worker.drains")
             first.process.send_signal(signal.SIGTERM)

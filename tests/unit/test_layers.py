@@ -20,7 +20,7 @@ HOMES = {
         "shared/broker.py",
         "worker/main.py",
         "worker/tasks.py",
-        "worker/revoke.py",  # its control commands
+        "worker/remote_commands.py",  # its control commands
         "worker/consuming.py",  # its steps at the end
     },
     "kombu": {"shared/broker.py"},

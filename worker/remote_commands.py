@@ -1,12 +1,14 @@
-"""Celery's `revoke` and `terminate`, as monitors and `celery control` send them, made to cancel runs.
+"""Celery's remote commands, as monitors and `celery control` send them: `revoke` and `terminate` cancel runs.
 
 Celery's own do nothing useful on threads, and kill whole children on prefork. Also they would make workers throw a
-run's bells away, whatever its record says.
+run's bells away, whatever its record says. Its `shutdown` would wait without limit for what does not stop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +48,13 @@ def replace_commands(app: Celery, settings: Settings) -> None:
     def terminate(state: Any, _signal: Any, task_id: str | list[str], **_: Any) -> dict[str, str]:
         return revoke(state, task_id)
 
+    def shutdown(_state: Any, *_: Any, **__: Any) -> dict[str, str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {"ok": "draining, as by SIGTERM"}
+
     Panel.data["revoke"] = revoke
     Panel.data["terminate"] = terminate
+    Panel.data["shutdown"] = shutdown
 
 
 async def _cancel(app: Celery, settings: Settings, run_ids: Iterable[str], told: Callable[[str], None]) -> None:
