@@ -196,28 +196,44 @@ def make_certificates(folder, host="127.0.0.1"):
     def name(text):
         return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
+    signs_certificates = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
     now = dt.datetime.now(dt.UTC)
     authority, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
-    def sign(subject, public_key, extension):
-        return (
+    def sign(subject, public_key, *extensions):
+        builder = (
             x509.CertificateBuilder(name("outrider tests"), name(subject), public_key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(days=1))
             .not_valid_after(now + dt.timedelta(days=1))
-            .add_extension(extension, critical=subject == "outrider tests")
-            .sign(authority, hashes.SHA256())
-            .public_bytes(serialization.Encoding.PEM)
         )
+        # Which keys these are: Python 3.13 and later refuse certificates that do not say so.
+        extensions += (
+            x509.SubjectKeyIdentifier.from_public_key(public_key),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+        )
+        for extension in extensions:
+            critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     try:
         subject = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         subject = x509.DNSName(host)
     files = [Path(folder, f) for f in ("ca.pem", "server.pem", "server.key")]
-    files[0].write_bytes(
-        sign("outrider tests", authority.public_key(), x509.BasicConstraints(ca=True, path_length=None))
-    )
+    is_authority = x509.BasicConstraints(ca=True, path_length=None)
+    files[0].write_bytes(sign("outrider tests", authority.public_key(), is_authority, signs_certificates))
     files[1].write_bytes(sign(host, key.public_key(), x509.SubjectAlternativeName([subject])))
     files[2].write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

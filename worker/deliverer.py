@@ -67,7 +67,9 @@ class Deliverer:
                     why = await self._send(http, attempt)
             except TimeoutError:
                 why = f"no answer within {SECONDS:g} s"
-            except Exception as error:  # noqa: BLE001 whatever it is (no name of a host, say), this attempt failed
+            except UnicodeError:
+                why = "its host is no name"
+            except Exception as error:  # noqa: BLE001 whatever it is, this attempt failed
                 why = str(error) if isinstance(error, Forbidden) else type(error).__name__
         if not why:
             await self._store.delivered(attempt)

@@ -100,7 +100,7 @@ async def test_parallel_branches_sends_and_questions(any_redis, namespace):
         x: Annotated[list, operator.add]
         n: int
 
-    def ask(state):
+    async def ask(state):  # on the loop: threads would ask in any order
         return {"x": [interrupt(f"question {state['n']}")]}
 
     builder = StateGraph(State)
