@@ -13,6 +13,7 @@ from ..shared.grades import Verdict
 from ..shared.text import one_line
 from .grader_verdict import NoVerdict
 from .loading import load
+from .upstream import is_question_outside_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..shared.records import Task
 
 MAX_FAULT = 500  #: characters
+NOBODY_ANSWERS = "checks cannot ask a person; ask in the agent before it ends, its state has the answer"
 
 
 async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any], config: RunnableConfig) -> Verdict:
@@ -42,6 +44,10 @@ async def checked(target: str, folder: Path, task: Task, state: Mapping[str, Any
                 verdict = await verdict
     except SystemExit:  # which would else end the loop that all runs share
         raise NoVerdict(f"{target} called sys.exit()") from None
+    except KeyError as error:
+        if is_question_outside_node(error):
+            raise NoVerdict(f"{target} called interrupt(): {NOBODY_ANSWERS}") from None
+        raise
     finally:
         var_child_runnable_config.reset(outer)
     try:

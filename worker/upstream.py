@@ -6,13 +6,14 @@
   since older versions gave all questions of a task one id.
 - `copy` forgets which classes of the graph's state a checkpoint may revive: under strict msgpack a dataclass would come
   back as a dict after a resume.
+- `interrupt()` outside a graph's node fails with a bare `KeyError`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph._internal._constants import RESUME
+from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, RESUME
 from langgraph.pregel import _algo
 from langgraph.pregel._loop import PregelLoop  # there is no public name for it
 from langgraph.types import Interrupt
@@ -68,3 +69,8 @@ def attached(
     graph = agent.copy({"checkpointer": saver, "store": store})
     setattr(graph, REVIVED, getattr(agent, REVIVED, None))
     return graph
+
+
+def is_question_outside_node(error: KeyError) -> bool:
+    """Whether the error comes from an `interrupt()` that was called where no graph runs."""
+    return error.args == (CONFIG_KEY_SCRATCHPAD,)

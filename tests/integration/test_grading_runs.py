@@ -428,6 +428,8 @@ async def test_a_model_is_asked_only_when_the_checks_pass(bench):
         ("nonsense", "NoVerdict: ./drafting.py:odd_checks gave no verdict: result: "),
         ("none", "NoVerdict: ./drafting.py:odd_checks gave no verdict: it is of type NoneType, not an object"),
         ("stop", "RuntimeError: the code raised StopIteration"),
+        ("ask", "NoVerdict: ./drafting.py:odd_checks called interrupt(): checks cannot ask a person; ask in the agent"),
+        ("lack", "KeyError: 'verdict'"),
     ],
 )
 async def test_checks_that_fail_are_the_graders_error(bench, do, kind):

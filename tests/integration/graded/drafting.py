@@ -209,5 +209,9 @@ def odd_checks(task, state):
             return None
         case "stop":
             return next(iter(()))
+        case "ask":
+            return interrupt("is it good?")
+        case "lack":
+            return {}["verdict"]
         case "late":
             return Called()(task, state)
