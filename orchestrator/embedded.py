@@ -19,8 +19,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from ..shared.errors import ConfigError
+from ..shared.tied_programs import tied
 from .scratch import scratch_folder
-from .tied_programs import tied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

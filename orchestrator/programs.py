@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
-from .tied_programs import tied
+from ..shared.tied_programs import tied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,8 +16,8 @@ from kombu import Connection
 from redis import Redis
 from redis.exceptions import RedisError
 
-from outrider.orchestrator.tied_programs import tied
 from outrider.shared.errors import ConfigError
+from outrider.shared.tied_programs import tied
 
 READY_SECONDS, LOOK_SECONDS = 120, 0.05
 # Debian's own command for root changes the user and thereby loses our settings.

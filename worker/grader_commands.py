@@ -1,18 +1,20 @@
-"""Commands that graders run: their time and their output are bounded, and their children are ended with them."""
+"""Commands that graders run: time and output are bounded, and they end with their worker, their children with them."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ..shared.text import clean
+from ..shared.tied_programs import tied_group
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..shared.grader_config import Command
 
 LAST = 20_000  #: characters of the output that a grader reads: a test suite's summary stands at the end
@@ -21,12 +23,14 @@ PIECE = 1 << 20  #: bytes read at once, more than a pipe holds
 
 async def run_command(command: Command, folder: Path, task_id: str) -> str:
     """Run it, and return its exit code with the end of its output; `OSError` where it cannot be started."""
+    where = folder / command.folder
+    tied = tied_group([_program(command.command[0], where), *command.command[1:]])
     with _Output() as output:
         # A cancel that comes while it starts would else end the command alone: it may have children by then.
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
-                *command.command,
-                cwd=folder / command.folder,
+                *tied,
+                cwd=where,
                 env={**os.environ, "OUTRIDER_TASK_ID": task_id},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output.writing,
@@ -47,6 +51,14 @@ async def run_command(command: Command, folder: Path, task_id: str) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
             await asyncio.shield(process.wait())
         return f"{ended}\n{output.end()}"
+
+
+def _program(name: str, folder: Path) -> str:
+    """The absolute path of a program, as its folder and `PATH` have it."""
+    found = shutil.which(folder / name if os.sep in name else name)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "no such program", name)
+    return str(Path(found).absolute())  # not resolved: programs look at the name that they are called by
 
 
 class _Output:

@@ -14,9 +14,9 @@ from typing import Self
 from ...shared.connections import connect
 from ...shared.ids import new_token
 from ...shared.settings import Settings, redis_is_named
+from ...shared.tied_programs import tied
 from ..client import Outrider
 from ..embedded import EmbeddedRedis
-from ..tied_programs import tied
 
 END_SECONDS = 10  #: workers that were told to end have so long
 LOG_LINES = 30  #: of the workers' log, shown where one failed

@@ -1,7 +1,10 @@
 """Graders in processes of their own, on real Celery: none up, killed, told to stop, cancelled."""
 
+import asyncio
 import json
+import os
 import signal
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 from outrider import Outrider, Rubric
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, RunKind, RunStatus, Status
-from workers import Desk, WorkerProcess, plain
+from workers import Desk, WorkerProcess, plain, until_gone
 
 CONFIG = Path(__file__).parent / "graded" / "langgraph.json"
 RUBRIC = "- It is the second draft"
@@ -91,6 +94,18 @@ async def test_a_killed_grader_repeats_nothing_of_the_agents_work(site):
     assert (task.status, task.grade.result) == (Status.SUCCESS, "satisfied")
     assert (len(task.runs), task.runs[1].attempt) == (2, 1)
     assert await site.did(task_id) == ["draft"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent's life")
+async def test_a_command_and_its_children_end_with_a_worker_that_is_killed(site, tmp_path):
+    os.mkfifo(tmp_path / "pids")
+    with site.worker("subagents,graders", PIDS=str(tmp_path / "pids")) as worker:
+        task_id = await site.graded_by_hand()
+        await site.says(task_id, {"call": "stay", "args": {}})
+        pids = (await asyncio.to_thread((tmp_path / "pids").read_text)).split()
+        worker.process.kill()
+        for pid in pids:
+            await asyncio.to_thread(until_gone, pid)
 
 
 async def test_a_grader_that_kills_its_workers_ends_as_an_error_of_its_own(site):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 
 import pytest
 
@@ -37,8 +38,8 @@ async def test_of_a_long_output_the_end_is_told(run):
 
 
 async def test_what_it_wrote_until_its_time_was_over_is_told(run):
-    told = await run("sh", "-c", "yes", timeout_seconds=0.2)
-    assert told.startswith(f"it did not end within 0.2 seconds, and was stopped\n(the last {LAST} characters)\n")
+    told = await run("sh", "-c", "yes", timeout_seconds=1)
+    assert told.startswith(f"it did not end within 1 seconds, and was stopped\n(the last {LAST} characters)\n")
 
 
 async def test_who_is_cancelled_leaves_nothing_of_it(run, tmp_path):
@@ -52,6 +53,24 @@ async def test_who_is_cancelled_leaves_nothing_of_it(run, tmp_path):
         until_gone(pid)
 
 
-async def test_one_that_is_not_there_is_an_error(run):
-    with pytest.raises(FileNotFoundError, match="no-such-program"):
-        await run("no-such-program")
+@pytest.mark.parametrize("name", ["no-such-program", "./no-such-program", "/no-such-program"])
+async def test_one_that_is_not_there_is_an_error(run, name):
+    with pytest.raises(FileNotFoundError, match=f"no such program.*{name}"):
+        await run(name)
+
+
+async def test_a_program_of_its_folder_runs_there(run, tmp_path):
+    (tmp_path / "work").mkdir()
+    program = tmp_path / "work" / "program"
+    program.write_text("#!/bin/sh\necho $0 $1\n")
+    program.chmod(0o755)
+    assert await run("./program", "it's", folder="work") == f"exit code 0\n{program} it's\n"
+
+
+async def test_one_that_a_signal_ended_is_told_as_a_shell_would(run):
+    assert await run("sh", "-c", "kill -KILL $$") == "exit code 137\n"
+
+
+async def test_it_may_be_ended_by_the_signals_that_python_ignores(run):
+    ignored = int((await run("grep", "SigIgn", "/proc/self/status")).split()[-1], 16)
+    assert not any(ignored >> number - 1 & 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))
