@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -56,6 +57,14 @@ def _by_celery(_logger: WrappedLogger | None, _method: str, line: EventDict) -> 
     return line
 
 
+class _Handler(logging.StreamHandler[Any]):
+    """Writes lines. A stream that is closed, by an agent's code perhaps, costs the lines and nothing else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 logging's name
+        with suppress(Exception):
+            super().handleError(record)
+
+
 def set_up_logging(settings: Settings, stream: Any = None) -> None:
     """Send all logs of this process to `stream` (default: stderr). A second call replaces the first."""
     out = stream or sys.stderr
@@ -71,7 +80,7 @@ def set_up_logging(settings: Settings, stream: Any = None) -> None:
         if console
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
-    handler = logging.StreamHandler(out)
+    handler = _Handler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _by_celery],

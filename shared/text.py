@@ -64,14 +64,14 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int, above: tuple[int, ...]) -> Any:
-    if value is None or isinstance(value, bool | str | int | float):
-        return _scalar(value)
-    if id(value) in above:
-        return "<cycle>"
-    if depth == 0:
-        return _type_mark(value)
-    form = next((form for types, form in _FORMS if isinstance(value, types)), _object)
     try:
+        if value is None or (isinstance(value, bool | str | int | float) and not isinstance(value, Enum)):
+            return _scalar(value)
+        if id(value) in above:
+            return "<cycle>"
+        if depth == 0:
+            return _type_mark(value)
+        form = next((form for types, form in _FORMS if isinstance(value, types)), _object)
         return form(value, lambda item: _plain(item, depth - 1, (*above, id(value))))
     except Exception:  # noqa: BLE001 whatever an object's own code raises, its task settles
         return _type_mark(value)
@@ -84,7 +84,7 @@ def counted(count: int, noun: str) -> str:
 
 def _scalar(value: bool | str | float | None) -> Any:  # noqa: FBT001 a value, not a switch
     if isinstance(value, str):
-        return clean(str(value))
+        return clean(str.__str__(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, int) and value.bit_length() > LONGEST_INT_BITS:
@@ -97,7 +97,7 @@ Form = Callable[[Any, Callable[[Any], Any]], Any]
 #: How values of a type are shown; the first that fits counts. The second argument shows what is inside.
 _FORMS: tuple[tuple[Any, Form], ...] = (
     ((bytes, bytearray, memoryview), lambda value, _: {"base64": base64.b64encode(bytes(value)).decode()}),
-    (Mapping, lambda value, show: {clean(str(key)): show(item) for key, item in value.items()}),
+    (Mapping, lambda value, show: {_key(key): show(item) for key, item in value.items()}),
     ((list, tuple), lambda value, show: [show(item) for item in value]),
     (AbstractSet, lambda value, show: sorted((show(item) for item in value), key=repr)),
     (Enum, lambda value, show: show(value.value)),
@@ -106,6 +106,10 @@ _FORMS: tuple[tuple[Any, Form], ...] = (
     (BaseException, lambda value, _: _type_mark(value)),  # its text may hold secrets
     (type, lambda value, _: f"<class {value.__name__}>"),
 )
+
+
+def _key(key: Any) -> str:
+    return clean(str(key.value if isinstance(key, Enum) else key))
 
 
 def _object(value: Any, show: Callable[[Any], Any]) -> Any:

@@ -145,7 +145,7 @@ class Activation:
         match error:
             case None:
                 return self._work.finished()
-            case GraphDrained():
+            case GraphDrained() if self._control.drain.drain_requested:
                 return GivenBack()
             case ClaimLost():
                 return NotOurs()
@@ -167,8 +167,11 @@ class Activation:
         entry = self._deps.config.agents.get(self._claimed.task.agent)
         log.warning("agent.failed", error=type_of(error), at=_frames(error))
         failed = self.failed(error)
-        again = is_retryable(error, entry.retry_on if entry else ())
-        return Retry(failed, least_pause(error)) if again else failed
+        try:
+            again = is_retryable(error, entry.retry_on if entry else ())
+            return Retry(failed, least_pause(error)) if again else failed
+        except Exception:  # noqa: BLE001 an agent's exception may fail at being looked at too
+            return failed
 
     def failed(self, error: BaseException) -> Failed | Graded:
         """The outcome of an error, where there is no other attempt."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -12,8 +13,8 @@ from langchain_core.outputs import ChatGeneration
 from langgraph.errors import GraphInterrupt
 
 from ..shared import events
-from ..shared.limits import Usage
-from ..shared.text import counted
+from ..shared.limits import MOST, Usage
+from ..shared.text import counted, one_line
 from .control import Stop
 from .emitter import arguments
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 # are never awaited, and Python would warn of it.
 warnings.filterwarnings("ignore", "coroutine 'ahandle_event' was never awaited", RuntimeWarning)
 
+MAX_MODEL = 200  #: characters of a model's name
 COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 #: What bounds the models, in the order in which it is looked at: why a run is stopped, the limit, and what it counts.
 BOUNDS = {
@@ -123,12 +125,12 @@ class Meter(BaseCallbackHandler):
 
     def _count(self, model: str, message: BaseMessage) -> None:
         usage = getattr(message, "usage_metadata", None)
-        if not usage:
+        if not usage or not isinstance(usage, Mapping):
             return
-        counts = {name: int(usage.get(name) or 0) for name in COUNTS}
-        named = message.response_metadata.get("model_name")
+        counts = {name: _whole(usage.get(name)) for name in COUNTS}
+        named = one_line(str(message.response_metadata.get("model_name") or model), MAX_MODEL)
         with self._lock:
-            self._used = self._used.plus(Usage(**counts, by_model={str(named or model): counts}))
+            self._used = self._used.plus(Usage(**counts, by_model={named: counts}))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
         """Forget a turn that failed; it counts as one."""
@@ -155,3 +157,11 @@ class Meter(BaseCallbackHandler):
     def _tool_ended(self, run_id: UUID, *, ok: bool) -> None:
         name, call_id = self._tools.pop(run_id, ("tool", str(run_id)))
         self._emit(events.TOOL_ENDED, {"name": name, "id": call_id, "ok": ok})
+
+
+def _whole(value: Any) -> int:
+    """A number of tokens. Whatever else a model tells counts for none: its answer is no worse for that."""
+    try:
+        return min(max(int(value or 0), 0), MOST)
+    except (TypeError, ValueError, OverflowError):
+        return 0

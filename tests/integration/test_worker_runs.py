@@ -96,6 +96,8 @@ async def test_an_agent_that_cannot_run_ends_its_run_in_a_clear_error(bench, age
         ("cancelled", "CancelledError"),
         ("value", "ValueError"),
         ("unprintable", "Unprintable"),
+        ("unreadable", "Unreadable"),
+        ("drained", "GraphDrained"),  # nobody asked for it: it would be given back for ever
     ],
 )
 async def test_an_agents_own_error_keeps_its_name(bench, agent, text, kind):

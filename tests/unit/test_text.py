@@ -58,6 +58,14 @@ class Colour(enum.Enum):
     RED = "red"
 
 
+class Verdict(str, enum.Enum):  # noqa: UP042 the old way, whose `str` is its name
+    GOOD = "good"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -66,6 +74,24 @@ class Point:
 
 class Rude:
     def model_dump(self):
+        raise RuntimeError("secret")
+
+
+class Lazy:
+    """A proxy that was not set up, as some frameworks have them."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("secret")
+
+
+class Text(str):  # noqa: SLOT000 a text, whatever it says of itself
+    def __str__(self):
+        raise RuntimeError("secret")
+
+
+class Number(int):
+    def bit_length(self):
         raise RuntimeError("secret")
 
 
@@ -81,6 +107,8 @@ class Rude:
         (np.float32("nan"), "nan"),
         (np.arange(3), [0, 1, 2]),
         (Colour.RED, "red"),
+        (Verdict.GOOD, "good"),
+        ({Verdict.GOOD: Level.HIGH}, {"good": 3}),
         (Point(1, {"t"}), {"x": 1, "tags": ["t"]}),
         (Limits(max_turns=2), {**dict.fromkeys(Limits.model_fields), "max_turns": 2}),
         (dt.date(2026, 3, 1), "2026-03-01"),
@@ -90,6 +118,9 @@ class Rude:
         ({1: "x", "\ud835": "y"}, {"1": "x", "\ufffd": "y"}),
         (ValueError("secret"), "<ValueError>"),
         (Rude(), "<Rude>"),
+        ([Lazy(), 1], ["<Lazy>", 1]),
+        ([Text("a\x00")], ["a\ufffd"]),
+        ([Number(3)], ["<Number>"]),
         (object(), "<object>"),
         (int, "<class int>"),
     ],

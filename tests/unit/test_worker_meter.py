@@ -56,6 +56,30 @@ def test_usage_is_summed_by_model_on_top_of_what_was_before():
     assert usage.by_model["small-2026"]["total_tokens"] == 10
 
 
+@pytest.mark.parametrize(
+    ("usage", "total"),
+    [
+        ({"total_tokens": None}, 0),
+        ({"total_tokens": "12"}, 12),
+        ({"total_tokens": "many", "output_tokens": float("nan"), "input_tokens": float("inf")}, 0),
+        ({"total_tokens": -7}, 0),
+        ({"total_tokens": 10**400}, 2**53),
+        ({"total_tokens": [3]}, 0),
+        ([1, 2], 0),
+        (object(), 0),
+    ],
+)
+def test_odd_usage_of_a_model_counts_for_what_it_says_and_fails_nothing(usage, total):
+    a_meter, run_id = meter(), uuid.uuid4()
+    a_meter.on_chat_model_start({}, [[]], run_id=run_id, metadata={"ls_model_name": "m\ud835" * 200})
+    message = AIMessage("text")
+    message.usage_metadata = usage
+    a_meter.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
+    assert (a_meter.usage.turns, a_meter.usage.total_tokens, a_meter.usage.output_tokens) == (1, total, 0)
+    assert all(len(name) == 200 and name.isprintable() for name in a_meter.usage.by_model)
+    assert Usage.model_validate_json(a_meter.usage.model_dump_json()) == a_meter.usage
+
+
 def test_a_turn_that_failed_counts_as_one():
     a_meter, run_id = meter(), uuid.uuid4()
     a_meter.on_chat_model_start({}, [[]], run_id=run_id)

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import re
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -172,6 +173,15 @@ def logged():
     root.handlers[:], level, config = before
     root.setLevel(level)
     structlog.configure(**config)
+
+
+def test_a_stream_that_is_closed_costs_its_lines_alone(logged, monkeypatch):
+    """An agent may close `sys.stderr`: runs end all the same."""
+    closed = io.StringIO()
+    set_up_logging(Settings(log_format="json"), closed)
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    structlog.get_logger("outrider.test").warning("run.ended")
 
 
 def test_our_lines_and_those_of_others_have_one_form_and_no_passwords(logged):

@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
-from langgraph.errors import GraphRecursionError
+from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
@@ -139,6 +139,18 @@ def _raise(name):
                 raise RuntimeError
 
         raise Unprintable
+    if name == "unreadable":
+
+        class Unreadable(TimeoutError):
+            __module__ = "openai"
+
+            @property
+            def response(self):
+                raise RuntimeError
+
+        raise Unreadable
+    if name == "drained":
+        raise GraphDrained
     errors = {"timeout": TimeoutError, "cancelled": asyncio.CancelledError, "value": ValueError}
     raise errors[name](f"sk-SECRET {name} \ud835 \x00 " + "x" * 500_000)
 
