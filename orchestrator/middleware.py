@@ -147,7 +147,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
 async def _take(run: Running, state: BackgroundState) -> tuple[Notification, ...]:
     # An agent within the task's graph begins without a cursor; its messages are the graph's.
     after = max(state.get("outrider_cursor", 0), run.run.inbox_to)
-    notes = await run.store.take(run.claim, run.task.agent, after)
+    notes = await run.store.take(run.claim, after)
     if notes is None:
         run.claim.mark_stale()
         raise ClaimLost(run.claim.task_id, run.claim.run_id)

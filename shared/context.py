@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .records import Run, Task
     from .settings import Settings
     from .store import Store
+    from .transitions import Facts
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class Claim:
     LangGraph clones savers shallowly, so what must be seen by every clone lives here and not on them.
     """
 
-    task_id: str
+    facts: Facts  #: of the task
     run_id: str
     epoch: int  #: raised at every claim and cancel; a write with another one is refused
     token: str  #: random, compared for equality together with the epoch
@@ -34,6 +35,16 @@ class Claim:
     stale: bool = False  #: a write was refused: this claim was replaced
     cancels_itself: bool = False  #: its own code cancelled its task, and may be stopped before all below is closed
     on_stale: Callable[[], None] | None = field(default=None, repr=False)  #: called once, from any thread
+
+    @classmethod
+    def of(cls, facts: Facts, run: Run) -> Claim:
+        """The claim that a run's record names, for a sweeper whose worker is not the one that made it."""
+        return cls(facts, run.run_id, run.epoch, run.token or "")
+
+    @property
+    def task_id(self) -> str:
+        """The task."""
+        return self.facts.task_id
 
     def mark_stale(self) -> None:
         """Note that a write was refused, and tell the holder once. A second call does nothing."""

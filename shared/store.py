@@ -24,10 +24,12 @@ from .store_questions import Questions
 from .store_removal import Removal
 from .store_submits import Submits
 from .store_updates import Updates
-from .transitions import Claimed, Cut, Ending, Facts, Settled
+from .transitions import Claimed, Cut, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .transitions import Ending, Facts
 
 
 class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, Removal):
@@ -62,7 +64,7 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
             return None
         run = Run.from_hash(_pairs(reply[4]))
         return Claimed(
-            claim=Claim(facts.task_id, run_id, int(reply[1]), token, run.inbox_to),
+            claim=Claim(facts, run_id, int(reply[1]), token, run.inbox_to),
             task=Task.from_hash(_pairs(reply[3])),
             run=run,
             input=joined(reply[2]),
@@ -72,14 +74,13 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
             snapshot=tuple(reply[8]),
         )
 
-    async def settle(
-        self, facts: Facts, claim: Claim, ending: Ending, *, only_expired: bool = False
-    ) -> Settled | Cut | None:
+    async def settle(self, claim: Claim, ending: Ending, *, only_expired: bool = False) -> Settled | Cut | None:
         """End the run and, unless it asks a person or rests, its task; tell the parent in the same step.
 
         The caller rings the bells of the answer. `None`: the claim was replaced, and nothing was changed. A second call
         changes nothing, and gives the bells again as long as nobody answered them.
         """
+        facts = claim.facts
         next_run, wake_run = (derived_id(claim.run_id, claim.token, what) for what in ("next", "wake"))
         family = Family(self.keys, facts, next_run=next_run, wake_run=wake_run)
         asks = json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else ""
@@ -131,26 +132,25 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
             return await self._cut(facts)
         return Settled(bells_of(*reply[1:])) if reply[0] == b"settled" else None
 
-    async def take(self, claim: Claim, agent: str, after: int) -> tuple[Notification, ...] | None:
+    async def take(self, claim: Claim, after: int) -> tuple[Notification, ...] | None:
         """What a running parent's state, whose cursor is `after`, was not told yet; it counts as given from here on.
 
         `None`: the claim was replaced.
         """
         reply = await self._scripts(
             "take",
-            [*self._task_keys(Facts(claim.task_id, agent), claim.run_id), self.keys.inbox(claim.task_id)],
+            [*self._task_keys(claim.facts, claim.run_id), self.keys.inbox(claim.task_id)],
             [claim.run_id, claim.epoch, claim.token, after],
         )
         if reply[0] != b"taken":
             return None
         return await self.notes_of(reply[1])
 
-    async def emit(self, claim: Claim, agent: str, events: Sequence[tuple[str, dict[str, Any]]]) -> bool:
+    async def emit(self, claim: Claim, events: Sequence[tuple[str, dict[str, Any]]]) -> bool:
         """Put events of a running agent into its task's stream. `False`: the claim was replaced."""
-        facts = Facts(claim.task_id, agent)
         parts = [part for kind, data in events for part in (kind, json.dumps(data))]
         reply = await self._scripts(
-            "emit", self._task_keys(facts, claim.run_id), [claim.run_id, claim.epoch, claim.token, *parts]
+            "emit", self._task_keys(claim.facts, claim.run_id), [claim.run_id, claim.epoch, claim.token, *parts]
         )
         return bool(reply[0] == b"emitted")
 

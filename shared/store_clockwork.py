@@ -6,11 +6,10 @@ import json
 import random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .context import Claim
 from .limits import MAX_PENDING, Usage
 from .scripts import Scripts
 from .store_queries import Queries
-from .transitions import Due, Facts
+from .transitions import Due
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from .bells import Bell
-    from .records import Fault, Run
+    from .context import Claim
+    from .records import Fault
+    from .transitions import Facts
 
 Events: TypeAlias = "Sequence[tuple[str, dict[str, Any]]]"
 # The pause before another attempt doubles with each error since the last new checkpoint. A run waits a random part of
@@ -67,30 +68,29 @@ class Clockwork(Queries):
         return [*(self.keys.task(ancestor) for ancestor in facts.ancestors), self.keys.snapshots(facts.root_id)]
 
     async def heartbeat(
-        self, held: Sequence[tuple[Claim, str]], *, lease_ms: int, used: Mapping[str, Usage] | None = None
+        self, claims: Sequence[Claim], *, lease_ms: int, used: Mapping[str, Usage] | None = None
     ) -> list[bool]:
-        """Renew the leases of `(claim, agent)` pairs in one script; tell for each whether it still holds.
+        """Renew the leases of claims in one script; tell for each whether it still holds.
 
         `used` has, by run ids, what tasks used by now.
         """
         keys = [self.keys.leases()]
         args: list[Any] = [lease_ms]
-        for claim, agent in held:
-            keys += [self.keys.task(claim.task_id), self.keys.run(claim.run_id), self.keys.slots(agent)]
+        for claim in claims:
+            keys += [self.keys.task(claim.task_id), self.keys.run(claim.run_id), self.keys.slots(claim.facts.agent)]
             usage = used.get(claim.run_id) if used else None
             args += [claim.task_id, claim.run_id, claim.epoch, claim.token, usage.model_dump_json() if usage else ""]
         return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
 
-    async def give_back(self, facts: Facts, claim: Claim, usage: Usage | None = None, events: Events = ()) -> bool:
+    async def give_back(self, claim: Claim, usage: Usage | None = None, events: Events = ()) -> bool:
         """Return a claimed run to `pending`, same attempt, with the task's usage and the events so far.
 
         `False`: it was replaced.
         """
-        return (await self._release(facts, claim, "given_back", usage=usage, events=events))[0] == "released"
+        return (await self._release(claim, "given_back", usage=usage, events=events))[0] == "released"
 
     async def retry(
         self,
-        facts: Facts,
         claim: Claim,
         error: Fault,
         *,
@@ -107,7 +107,6 @@ class Clockwork(Queries):
         """
         pause = (least_ms, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, random.uniform(0.5, 1))  # noqa: S311 no secret
         return await self._release(
-            facts,
             claim,
             "retried",
             max_attempts=max_attempts,
@@ -116,18 +115,16 @@ class Clockwork(Queries):
             events=events,
         )
 
-    async def take_lost(self, facts: Facts, run: Run, *, max_attempts: int) -> str:
+    async def take_lost(self, claim: Claim, *, max_attempts: int) -> str:
         """Return a run whose lease ran out to `pending`, attempt + 1.
 
         Returns `released`, `refused` (it was renewed or ended meanwhile), or `exhausted` where no attempt is left:
         then nothing was changed, and the caller settles it. The task's own `max_attempts` goes before the argument.
         """
-        claim = Claim(run.task_id, run.run_id, run.epoch, run.token or "")
-        return (await self._release(facts, claim, "lost", max_attempts=max_attempts))[0]
+        return (await self._release(claim, "lost", max_attempts=max_attempts))[0]
 
     async def _release(
         self,
-        facts: Facts,
         claim: Claim,
         how: str,
         *,
@@ -138,7 +135,7 @@ class Clockwork(Queries):
     ) -> tuple[str, int]:
         reply = await self._scripts(
             "release",
-            self._task_keys(facts, claim.run_id),
+            self._task_keys(claim.facts, claim.run_id),
             [
                 claim.task_id,
                 claim.run_id,
@@ -155,9 +152,7 @@ class Clockwork(Queries):
         )
         return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0
 
-    async def stopped(
-        self, facts: Facts, claim: Claim, usage: Usage | None = None, *, only_expired: bool = False
-    ) -> bool:
+    async def stopped(self, claim: Claim, usage: Usage | None = None, *, only_expired: bool = False) -> bool:
         """Note that the code of a cancelled run has really ended, with the task's usage. A second call changes nothing.
 
         `False`: the run was not cancelled, or under a later claim; with `only_expired` also where its lease is good.
@@ -166,7 +161,7 @@ class Clockwork(Queries):
         while True:
             status, *rest = await self._scripts(
                 "stopped",
-                self._task_keys(facts, claim.run_id),
+                self._task_keys(claim.facts, claim.run_id),
                 [claim.task_id, claim.run_id, claim.epoch, claim.token, int(only_expired), used, *late],
             )
             if status != b"late" or usage is None:

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from outrider.shared.checkpoints import RedisSaver
 from outrider.shared.context import Claim
 from outrider.shared.keys import Keys
+from outrider.shared.transitions import Facts
 
 
 class Numbers(TypedDict):
@@ -40,7 +41,7 @@ def thread(thread_id="t", run_id="r", **configurable) -> dict[str, Any]:
 
 async def claimed(redis, namespace, run_id="r", epoch=1, token="tok", **options):  # noqa: S107
     """Give a saver with a claim that stands, and the claim."""
-    claim = Claim("t", run_id, epoch, token)
+    claim = Claim(Facts("t", "agent"), run_id, epoch, token)
     await redis.hset(Keys(namespace).task("t"), mapping={"run_id": run_id, "epoch": epoch, "token": token})
     return RedisSaver(redis, Keys(namespace), claim, **options), claim
 

@@ -45,11 +45,11 @@ class Tree:
         run_id = (await self.store.peek(name)).run_id
         return await self.store.claim(self.facts(name), run_id, worker="w", lease_ms=LEASE_MS)
 
-    async def settle(self, name, claim, ending=DONE, **how):
-        return await self.store.settle(self.facts(name), claim, ending, **how)
+    async def settle(self, claim, ending=DONE, **how):
+        return await self.store.settle(claim, ending, **how)
 
     async def run(self, name="t", ending=DONE):
-        return await self.settle(name, (await self.claim(name)).claim, ending)
+        return await self.settle((await self.claim(name)).claim, ending)
 
     async def state(self, name="t"):
         task = await self.store.peek(name)
@@ -64,5 +64,5 @@ class Tree:
 
     async def resting_parent(self, *children):
         claim = await self.working_parent(*children)
-        await self.settle("p", claim)
+        await self.settle(claim)
         assert await self.state("p") == Phase.RESTING

@@ -156,7 +156,7 @@ class Machine(Ground):
         hand = self.pick(self.hands)
         held = hand.holds
         with self.unchanged(when=not held):
-            assert self.go(self.store.give_back(self.facts(hand.task), replace(hand.claim))) == held
+            assert self.go(self.store.give_back(replace(hand.claim))) == held
         if held:
             self.model.release(hand.task, "given_back")
             self.bells.append((hand.task, hand.run.run_id))
@@ -177,7 +177,6 @@ class Machine(Ground):
     def retry_hand(self, hand: Hand, max_attempts: int) -> None:
         expected = self.model.release(hand.task, "retried", max_attempts) if hand.holds else "refused"
         work = self.store.retry(
-            self.facts(hand.task),
             replace(hand.claim),
             Fault(type="Flaky", message="not now"),
             least_ms=LEASE_MS,
@@ -201,7 +200,7 @@ class Machine(Ground):
         self.hands.remove(hand)
         cancelled = hand.run.status is RunStatus.CANCELLED and hand.run.token == hand.claim.token
         with self.unchanged(when=not cancelled):
-            assert self.go(self.store.stopped(self.facts(hand.task), hand.claim)) == cancelled
+            assert self.go(self.store.stopped(hand.claim)) == cancelled
         hand.run.slot = hand.run.slot and not cancelled
 
     @step("stale", often=6)
@@ -209,14 +208,14 @@ class Machine(Ground):
         """A worker does not find that its claim was replaced; nothing that it writes is taken."""
         hand = self.pick(self.stale)
         how = self.how(hand.run, self.draw(endings))
-        facts, claim = self.facts(hand.task), replace(hand.claim)
+        claim = replace(hand.claim)
         answer = Settled() if self.repeats(hand.run, claim.token, how) else None
         with self.unchanged():
-            assert self.go(self.store.settle(facts, claim, ending(how))) == answer
-            assert self.go(self.store.settle(facts, claim, ending(how), only_expired=True)) == answer
-            assert not self.go(self.store.give_back(facts, claim))
-            assert self.go(self.store.take(claim, AGENT, 0)) is None
-            assert not self.go(self.store.emit(claim, AGENT, [("step", {})]))
+            assert self.go(self.store.settle(claim, ending(how))) == answer
+            assert self.go(self.store.settle(claim, ending(how), only_expired=True)) == answer
+            assert not self.go(self.store.give_back(claim))
+            assert self.go(self.store.take(claim, 0)) is None
+            assert not self.go(self.store.emit(claim, [("step", {})]))
         self.submit(hand.task, hand, told=True, reads=True)
         with self.unchanged(but=(self.store.keys.slots(AGENT), self.store.keys.leases())):  # its code is still at work
             self.beat(hand)
@@ -226,7 +225,7 @@ class Machine(Ground):
         """The answer of a settle was lost, and it is sent again."""
         hand, how = self.pick(self.gone)
         with self.unchanged():
-            assert self.go(self.store.settle(self.facts(hand.task), hand.claim, ending(how))) == Settled()
+            assert self.go(self.store.settle(hand.claim, ending(how))) == Settled()
 
     # People
 

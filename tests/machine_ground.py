@@ -369,7 +369,7 @@ class Ground(RuleBasedStateMachine):
         self.store.peek = late  # type: ignore[method-assign]
 
     def beat(self, hand: Hand) -> None:
-        answer = self.go(self.store.heartbeat([(replace(hand.claim), AGENT)], lease_ms=LEASE_MS))
+        answer = self.go(self.store.heartbeat([replace(hand.claim)], lease_ms=LEASE_MS))
         assert answer == [hand.holds]
         if hand.run.slot and hand.run.token == hand.claim.token:
             hand.run.expired = False
@@ -440,10 +440,10 @@ class Ground(RuleBasedStateMachine):
     def take_in(self, hand: Hand) -> None:
         if not hand.holds:
             with self.unchanged():
-                assert self.go(self.store.take(replace(hand.claim), AGENT, len(hand.read))) is None
+                assert self.go(self.store.take(replace(hand.claim), len(hand.read))) is None
             return
         expected = self.model.take(hand.task, len(hand.read))
-        taken = self.go(self.store.take(hand.claim, AGENT, len(hand.read)))
+        taken = self.go(self.store.take(hand.claim, len(hand.read)))
         assert taken is not None
         self.same_notes(expected, taken)
         hand.read += expected
@@ -483,9 +483,7 @@ class Ground(RuleBasedStateMachine):
         repeats = self.repeats(hand.run, hand.claim.token, how)
         settles = held and self.model.settle(hand.task, how)
         with self.unchanged(when=not held):
-            settled = self.go(
-                self.store.settle(self.facts(hand.task), replace(hand.claim), ending(how, hand.task.agent_run))
-            )
+            settled = self.go(self.store.settle(replace(hand.claim), ending(how, hand.task.agent_run)))
         assert isinstance(settled, Settled) == (settles or repeats)
         self.woken(settled.bells if settled else None)
         if settles:
@@ -544,7 +542,7 @@ class Ground(RuleBasedStateMachine):
         still_lost = self.still_lost(view)
         expected = self.model.release(view.task, "lost", max_attempts) if still_lost else "refused"
         with self.unchanged(when=expected != "released"):
-            answer = self.go(self.store.take_lost(self.facts(view.task), view.run, max_attempts=max_attempts))
+            answer = self.go(self.store.take_lost(Claim.of(self.facts(view.task), view.run), max_attempts=max_attempts))
         assert answer == expected
         if answer == "released":
             self.bells.append((view.task, view.run.run_id))
@@ -554,10 +552,10 @@ class Ground(RuleBasedStateMachine):
     def free(self, view: View) -> None:
         """Free what a cancelled run's code holds, unless its worker is heard of again."""
         run = next(run for run in view.task.runs if run.run_id == view.run.run_id)
-        claim = Claim(view.task.name, run.run_id, view.run.epoch, view.run.token or "")
+        claim = Claim.of(self.facts(view.task), view.run)
         lost = run.slot and run.expired
         with self.unchanged(when=not lost):
-            freed = self.go(self.store.stopped(self.facts(view.task), claim, only_expired=True))
+            freed = self.go(self.store.stopped(claim, only_expired=True))
         assert freed == (run.expired or not run.slot)
         run.slot = run.slot and not lost
 
@@ -570,11 +568,11 @@ class Ground(RuleBasedStateMachine):
         """Settle for a worker that was lost too often, unless it is back."""
         task, run = view.task, view.run
         how = ending(self.how(run, "error"), task.agent_run)
-        claim = Claim(task.name, run.run_id, run.epoch, run.token)
+        claim = Claim(self.facts(task), run.run_id, run.epoch, run.token)
         repeated = any(r.run_id == run.run_id and self.repeats(r, run.token, "error") for r in task.runs)
         settles = self.still_lost(view) and self.model.settle(task, self.how(run, "error"))
         with self.unchanged(when=repeated):
-            settled = self.go(self.store.settle(self.facts(task), claim, how, only_expired=True))
+            settled = self.go(self.store.settle(claim, how, only_expired=True))
         assert isinstance(settled, Settled) == (settles or repeated)
         self.woken(settled.bells if settled else None)
 

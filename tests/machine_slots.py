@@ -139,9 +139,9 @@ class Slots(RuleBasedStateMachine):
         how = self.draw(st.sampled_from(["settle", "give back"]))
         run = self.pick(WORKS)
         if how == "settle":
-            assert self.go(self.store.settle(run.facts, run.claim, DONE))
+            assert self.go(self.store.settle(run.claim, DONE))
         else:
-            assert self.go(self.store.give_back(run.facts, run.claim))
+            assert self.go(self.store.give_back(run.claim))
         run.place, run.asleep = (OVER if how == "settle" else OUTSIDE), False
 
     @step(WORKS, ENDING)
@@ -157,13 +157,13 @@ class Slots(RuleBasedStateMachine):
         run = self.pick(WORKS, ENDING, having="asleep")
         run.asleep = False
         if self.draw(st.booleans()):
-            assert self.go(self.store.heartbeat([(run.claim, "echo")], lease_ms=LEASE_MS)) == [run.place == WORKS]
+            assert self.go(self.store.heartbeat([run.claim], lease_ms=LEASE_MS)) == [run.place == WORKS]
         elif run.place == ENDING:
-            assert self.go(self.store.stopped(run.facts, run.claim, only_expired=True))
+            assert self.go(self.store.stopped(run.claim, only_expired=True))
             run.place = OVER
         else:
             record = self.go(self.store.get_run(f"r{run.number}"))
-            assert self.go(self.store.take_lost(run.facts, record, max_attempts=10**6)) == "released"
+            assert self.go(self.store.take_lost(Claim.of(run.facts, record), max_attempts=10**6)) == "released"
             run.place = OUTSIDE
 
     @step(OUTSIDE, WAITS, KEPT, having="claim", often=3)
@@ -171,7 +171,7 @@ class Slots(RuleBasedStateMachine):
         """A worker that lost its claim is heard of again."""
         run = self.pick(OUTSIDE, WAITS, KEPT, having="claim")
         before = self.go(self.client.zrange(self.slots_key, 0, -1, withscores=True))
-        assert self.go(self.store.heartbeat([(run.claim, "echo")], lease_ms=LEASE_MS)) == [False]
+        assert self.go(self.store.heartbeat([run.claim], lease_ms=LEASE_MS)) == [False]
         assert self.go(self.client.zrange(self.slots_key, 0, -1, withscores=True)) == before
 
     @step(OUTSIDE, WAITS, KEPT, WORKS)
@@ -183,7 +183,7 @@ class Slots(RuleBasedStateMachine):
     @step(ENDING)
     def code_ends(self):
         run = self.pick(ENDING)
-        assert self.go(self.store.stopped(run.facts, run.claim))
+        assert self.go(self.store.stopped(run.claim))
         run.place, run.asleep = OVER, False
 
     @invariant()
@@ -207,12 +207,12 @@ class Slots(RuleBasedStateMachine):
     def drain(self):
         """Each run comes to its turn when workers answer what is rung, and nothing is left."""
         for run in self.at(ENDING):
-            self.go(self.store.stopped(run.facts, run.claim))
+            self.go(self.store.stopped(run.claim))
             run.place = OVER
         while open_runs := self.at(OUTSIDE, WAITS, KEPT, WORKS):
             self.admit()
             for run in self.at(WORKS):
-                self.go(self.store.settle(run.facts, run.claim, DONE))
+                self.go(self.store.settle(run.claim, DONE))
                 run.place = OVER
             for run in self.at(KEPT, OUTSIDE):
                 self.bell(run)

@@ -83,9 +83,7 @@ class Activation:
 
     def __init__(self, deps: Deps, claimed: Claimed, control: Control) -> None:
         self._deps, self._claimed, self._control = deps, claimed, control
-        self._emitter = Emitter(
-            lambda batch: deps.store.emit(claimed.claim, claimed.task.agent, batch), runs=deps.held.__len__
-        )
+        self._emitter = Emitter(lambda batch: deps.store.emit(claimed.claim, batch), runs=deps.held.__len__)
         kind = GradeWork if claimed.run.kind is RunKind.GRADE else AgentWork
         self._work: Work = kind(deps, claimed, control, self._emitter)
         self._code: asyncio.Task[None] | None = None

@@ -37,7 +37,6 @@ class Control:
         self.run_id = run_id
         self.reason: Stop | None = None
         self.claim: Claim | None = None
-        self.agent = ""
         self.usage: Callable[[], Usage] | None = None  #: what the task has used so far
         self.drain = RunControl()  #: LangGraph's: the graph stops between two steps
         self.jobs = Jobs(loop)
@@ -46,9 +45,9 @@ class Control:
         self._work: asyncio.Task[Any] | None = None
         self._over = False
 
-    def held(self, claim: Claim, agent: str) -> None:
+    def held(self, claim: Claim) -> None:
         """Note the claim: from now on the heartbeat renews it."""
-        self.claim, self.agent = claim, agent
+        self.claim = claim
         claim.on_stale = lambda: self.stop(Stop.STALE)
 
     def work(self, work: asyncio.Task[Any]) -> None:
@@ -110,9 +109,9 @@ class Held:
         for control in list(self._controls):
             control.drain.request_drain()
 
-    def claims(self) -> list[tuple[Claim, str]]:
-        """What the heartbeat renews, with the agents' names. Called from its thread."""
-        return [(control.claim, control.agent) for control in self._controls.copy() if control.claim is not None]
+    def claims(self) -> list[Claim]:
+        """What the heartbeat renews. Called from its thread."""
+        return [control.claim for control in self._controls.copy() if control.claim is not None]
 
     def used(self) -> dict[str, Usage]:
         """What the tasks of the runs have used so far, by run ids. Called from the heartbeat's thread."""

@@ -76,12 +76,12 @@ class Heartbeat:
         if silent > LEASES_OF_PATIENCE * self._settings.lease_seconds:
             log.error("heartbeat.loop_hangs", seconds=round(silent))
             return
-        held, used = self._held.claims(), self._held.used()
+        claims, used = self._held.claims(), self._held.used()
         news = {run_id: usage for run_id, usage in used.items() if usage != self._used.get(run_id)}
-        for at in range(0, len(held), CHUNK):
-            chunk = held[at : at + CHUNK]
+        for at in range(0, len(claims), CHUNK):
+            chunk = claims[at : at + CHUNK]
             renewed = await store.heartbeat(chunk, lease_ms=self._settings.lease_ms, used=news)
-            for (claim, _), good in zip(chunk, renewed, strict=True):
+            for claim, good in zip(chunk, renewed, strict=True):
                 if not good:
                     claim.mark_stale()
         self._used = used

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..shared.bells import Bell
     from ..shared.context import Claim
-    from ..shared.transitions import Cut, Facts
+    from ..shared.transitions import Cut
     from .activation import Ended
     from .deps import Deps
     from .outcomes import Graded, Outcome
@@ -60,26 +60,26 @@ class Runner:
             if not isinstance(claimed, Claimed):
                 await self._admit(facts.agent)  # a slot was kept for one that was cancelled
                 return await self._not_held(run_id, claimed)
-            control.held(claimed.claim, facts.agent)
+            control.held(claimed.claim)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
                 activation = Activation(deps, claimed, control)
                 ended = await activation.run()
-                outcome = await self._settle(facts, claimed.claim, activation, ended)
+                outcome = await self._settle(claimed.claim, activation, ended)
                 await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
-                await self._until_code_ended(facts, claimed.claim, activation, cancelled=isinstance(outcome, Cancelled))
+                await self._until_code_ended(claimed.claim, activation, cancelled=isinstance(outcome, Cancelled))
         return outcome
 
-    async def _until_code_ended(self, facts: Facts, claim: Claim, activation: Activation, *, cancelled: bool) -> None:
+    async def _until_code_ended(self, claim: Claim, activation: Activation, *, cancelled: bool) -> None:
         """Wait for code that goes on after its run has settled: the run keeps its slot until that ends."""
         store = self.deps.store
         if claim.cancels_itself:  # and may have ended in the middle of its walk
             with suppress(RedisError):  # else a sweeper walks
-                await self._ring(await store.close_below(facts.task_id))
+                await self._ring(await store.close_below(claim.task_id))
         await activation.code_ended()
         if cancelled:
-            await store.stopped(facts, claim, activation.usage)
-            await self._admit(facts.agent)
+            await store.stopped(claim, activation.usage)
+            await self._admit(claim.facts.agent)
 
     async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
         """Why the run is not ours: it was cancelled, waits for its time or a slot, or somebody else has or had it."""
@@ -103,7 +103,7 @@ class Runner:
             with suppress(RedisError):  # else a sweeper looks
                 await self._ring(await self.deps.store.admit({agent: slots}, lease_ms=self.deps.settings.lease_ms))
 
-    async def _settle(self, facts: Facts, claim: Claim, activation: Activation, ended: Ended) -> Outcome:
+    async def _settle(self, claim: Claim, activation: Activation, ended: Ended) -> Outcome:
         """Write how the run ended into its record, however long Redis is away.
 
         Returns the outcome that the record has. Where the write was refused, that tells why.
@@ -112,7 +112,7 @@ class Runner:
         pause, longest = RETRY_SECONDS
         while True:
             try:
-                return await self._write(facts, claim, ended)
+                return await self._write(claim, ended)
             except RedisError as error:
                 if not is_away(error):
                     if refused or isinstance(ended.outcome, Failed):
@@ -124,7 +124,7 @@ class Runner:
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 no secret
                 pause = min(pause * 2, longest)
 
-    async def _write(self, facts: Facts, claim: Claim, ended: Ended) -> Outcome:
+    async def _write(self, claim: Claim, ended: Ended) -> Outcome:
         store, outcome = self.deps.store, ended.outcome
         match outcome:
             case Cancelled() | Retried():
@@ -132,24 +132,21 @@ class Runner:
             case NotOurs() | Waits():
                 kept = False
             case GivenBack():
-                kept = await store.give_back(facts, claim, ended.usage, ended.events)
+                kept = await store.give_back(claim, ended.usage, ended.events)
             case Retry(failed, least_seconds):
-                return await self._retry(facts, claim, ended, failed, least_seconds)
+                return await self._retry(claim, ended, failed, least_seconds)
             case _:
-                settled = await store.settle(facts, claim, ending(outcome, ended.usage, ended.events))
+                settled = await store.settle(claim, ending(outcome, ended.usage, ended.events))
                 if not isinstance(settled, Settled):
                     return await self._not_held(claim.run_id, settled)
                 await self._ring(settled.bells)
-                if facts.webhook:
+                if claim.facts.webhook:
                     self.deps.deliver()
                 return outcome
         return outcome if kept else await self._not_held(claim.run_id)
 
-    async def _retry(
-        self, facts: Facts, claim: Claim, ended: Ended, failed: Failed | Graded, least_seconds: float
-    ) -> Outcome:
+    async def _retry(self, claim: Claim, ended: Ended, failed: Failed | Graded, least_seconds: float) -> Outcome:
         answer, pause_ms = await self.deps.store.retry(
-            facts,
             claim,
             Fault(type=failed.type, message=failed.message),
             least_ms=round(least_seconds * 1000),
@@ -163,7 +160,7 @@ class Runner:
             case "exhausted":
                 run = await self.deps.store.get_run(claim.run_id)
                 outcome = failed.after(run.attempt + 1 if run else 1)
-                return await self._write(facts, claim, replace(ended, outcome=outcome))
+                return await self._write(claim, replace(ended, outcome=outcome))
             case _:
                 return await self._not_held(claim.run_id)
 

@@ -151,20 +151,20 @@ class Sweeper:
             self._complained = self._broker_away
 
     async def _take_lost(self, task: Task, run: Run) -> bool:
-        facts, claim = Facts.of(task), Claim(task.task_id, run.run_id, run.epoch, run.token or "")
+        claim = Claim.of(Facts.of(task), run)
         if run.status is RunStatus.CANCELLED:  # its worker died before its code had ended
-            ended = await self._store.stopped(facts, claim, only_expired=True)
+            ended = await self._store.stopped(claim, only_expired=True)
             if ended:
                 await self._inform("task-revoked", run.run_id)
             return ended
-        outcome = await self._store.take_lost(facts, run, max_attempts=self._settings.max_attempts)
+        outcome = await self._store.take_lost(claim, max_attempts=self._settings.max_attempts)
         if outcome == "released":
             log.warning("run.lost", task_id=task.task_id, run_id=run.run_id, worker=run.worker, attempt=run.attempt + 1)
             # The lost worker sends no more events: in monitors the run would be at work for ever.
             await self._inform("task-retried", run.run_id)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
-            settled = await self._store.settle(facts, claim, await self._worker_lost(run), only_expired=True)
+            settled = await self._store.settle(claim, await self._worker_lost(run), only_expired=True)
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
             if settled is None:
                 return False

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from families import submission
+from outrider.shared.context import Claim
 from outrider.shared.errors import LimitReached
 from outrider.shared.limits import Limits
 from outrider.shared.statuses import EndedAs, RunStatus, Status
@@ -44,7 +45,7 @@ class Queue:
         return [name for name in names if await self.bell(name)]
 
     async def end(self, name):
-        assert await self.store.settle(Facts(name, "echo"), self.held.pop(name), DONE)
+        assert await self.store.settle(self.held.pop(name), DONE)
 
     async def admitted(self, slots=2, lease_ms=LEASE_MS):
         """Whose bells are rung now."""
@@ -147,7 +148,7 @@ async def test_a_lease_that_ran_out_has_its_slot_until_it_is_declared_lost(queue
     assert await queue.admitted() == []
     assert not await queue.bell("c")
     run = await queue.store.get_run("a-1")
-    assert await queue.store.take_lost(Facts("a", "echo"), run, max_attempts=3) == "released"
+    assert await queue.store.take_lost(Claim.of(Facts("a", "echo"), run), max_attempts=3) == "released"
     assert await queue.admitted() == ["c"]
     assert await queue.bells("a", "c") == ["c"]
 
@@ -157,17 +158,17 @@ async def test_a_late_heartbeat_of_a_claim_that_was_lost_takes_no_slot(queue):
     await queue.bells(*"ab")
     old = replace(queue.held["a"])
     await queue.lapse("a")
-    await queue.store.take_lost(Facts("a", "echo"), await queue.store.get_run("a-1"), max_attempts=3)
+    await queue.store.take_lost(Claim.of(Facts("a", "echo"), await queue.store.get_run("a-1")), max_attempts=3)
     assert await queue.bells("c", "a") == ["c"]
     before = await queue.slots()
-    assert await queue.store.heartbeat([(old, "echo")], lease_ms=LEASE_MS) == [False]
+    assert await queue.store.heartbeat([old], lease_ms=LEASE_MS) == [False]
     assert await queue.slots() == before == ["a", "b", "c"]
 
 
 async def test_a_run_that_is_given_back_is_in_its_place_again(queue):
     await queue.submit(*"abcd")
     await queue.bells(*"abcd")
-    assert await queue.store.give_back(Facts("a", "echo"), queue.held.pop("a"))
+    assert await queue.store.give_back(queue.held.pop("a"))
     assert await queue.bells("d", "c", "a") == ["c"]
     await queue.end("b")
     assert await queue.admitted() == ["a"]
@@ -192,8 +193,8 @@ async def test_a_running_one_that_is_cancelled_has_its_slot_until_its_code_stopp
     await queue.bells(*"abc")
     await queue.store.cancel("a")
     assert await queue.admitted() == []
-    assert await queue.store.heartbeat([(queue.held["a"], "echo")], lease_ms=LEASE_MS) == [False]
-    assert await queue.store.stopped(Facts("a", "echo"), queue.held["a"])
+    assert await queue.store.heartbeat([queue.held["a"]], lease_ms=LEASE_MS) == [False]
+    assert await queue.store.stopped(queue.held["a"])
     assert await queue.admitted() == ["c"]
 
 
@@ -291,13 +292,13 @@ async def test_no_limit_hinders_a_wake_or_a_run_that_is_given_back(trees):
     await trees.submit("r", limits={"max_open_children": 1, "max_descendants": 1})
     parent = await store.claim(Facts("r", "echo"), "r-1", worker="w", lease_ms=LEASE_MS)
     await trees.submit("r/a")
-    await store.settle(Facts("r", "echo"), parent.claim, DONE)
+    await store.settle(parent.claim, DONE)
     child = Facts("a", "echo", parent_id="r", ancestors=("r",))
     held = await store.claim(child, "a-1", worker="w", lease_ms=LEASE_MS)
     for name in "bcdefg":
         await trees.submit(name)
     await trees.refused("h")
-    assert await store.give_back(child, held.claim)
+    assert await store.give_back(held.claim)
     held = await store.claim(child, "a-1", worker="w", lease_ms=LEASE_MS)
-    settled = await store.settle(child, held.claim, DONE)
+    settled = await store.settle(held.claim, DONE)
     assert [bell.task_id for bell in settled.bells] == ["r"]

@@ -27,11 +27,11 @@ class Worker:
         self.held = claimed.claim
 
     async def emit(self, *events):
-        assert await self.store.emit(self.held, "agent", events)
+        assert await self.store.emit(self.held, events)
 
     async def finish(self, result="done"):
         ending = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=json.dumps(result))
-        assert await self.store.settle(self.facts, self.held, ending)
+        assert await self.store.settle(self.held, ending)
 
     async def ask(self):
         ending = Ending(
@@ -41,7 +41,7 @@ class Worker:
             task_phase=Phase.ASKING,
             interrupts=(Interrupt(id="q", value="which?"),),
         )
-        assert await self.store.settle(self.facts, self.held, ending)
+        assert await self.store.settle(self.held, ending)
 
 
 @pytest.fixture

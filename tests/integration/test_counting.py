@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from families import DONE, LEASE_MS, Tree
+from outrider.shared.context import Claim
 from outrider.shared.grades import Grade
 from outrider.shared.limits import Usage
 from outrider.shared.queues import GRADERS
@@ -40,30 +41,30 @@ async def worked(tree):
 
 
 async def given_back(tree, held):
-    assert await tree.store.give_back(tree.facts("t"), held.claim, USED)
+    assert await tree.store.give_back(held.claim, USED)
 
 
 async def retried(tree, held):
     error = Fault(type="Passing", message="not now")
-    await tree.store.retry(tree.facts("t"), held.claim, error, least_ms=0, max_attempts=3, usage=USED)
+    await tree.store.retry(held.claim, error, least_ms=0, max_attempts=3, usage=USED)
     await tree.store.redis.hset(tree.store.keys.run(held.run.run_id), "not_before_ms", 1)
 
 
 async def lost(tree, held):
-    await tree.store.heartbeat([(held.claim, "echo")], lease_ms=LEASE_MS, used={held.run.run_id: USED})
+    await tree.store.heartbeat([held.claim], lease_ms=LEASE_MS, used={held.run.run_id: USED})
     until = await tree.store.now_ms() - 1
     await tree.store.redis.hset(tree.store.keys.run(held.run.run_id), "lease_until_ms", until)
     run = await tree.store.get_run(held.run.run_id)
-    assert await tree.store.take_lost(tree.facts("t"), run, max_attempts=3) == "released"
+    assert await tree.store.take_lost(Claim.of(tree.facts("t"), run), max_attempts=3) == "released"
 
 
 async def answered(tree, held):
-    await tree.settle("t", held.claim, ASKS)
+    await tree.settle(held.claim, ASKS)
     await tree.store.answer(tree.facts("t"), "yes")
 
 
 async def revised(tree, held):
-    await tree.settle("t", held.claim, replace(DONE, usage=USED))
+    await tree.settle(held.claim, replace(DONE, usage=USED))
     grading = await tree.claim()
     grade = Grade(
         result="needs_revision",
@@ -74,7 +75,7 @@ async def revised(tree, held):
         result_sha256="",
     )
     verdict = Ending(RunStatus.SUCCESS, EndedAs.GRADED, Status.PENDING, Phase.QUEUED, grade=grade, feedback="mend it")
-    await tree.settle("t", grading.claim, verdict)
+    await tree.settle(grading.claim, verdict)
 
 
 @pytest.mark.parametrize("goes_on", [given_back, retried, lost, answered, revised])

@@ -27,7 +27,7 @@ async def run(store, ending, facts=FACTS):
     run_id = (await store.peek(facts.task_id)).run_id
     claimed = await store.claim(facts, run_id, worker="w", lease_ms=LEASE_MS)
     for _ in range(2):
-        assert await store.settle(facts, claimed.claim, ending)
+        assert await store.settle(claimed.claim, ending)
 
 
 async def take(store, run_id="t-1"):

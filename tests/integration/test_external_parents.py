@@ -22,9 +22,7 @@ async def child(store, name, status=Status.SUCCESS):
     asked = {"task_id": name, "run_id": f"{name}-1", "agent": "echo", "title": "echo", "queue": "q"}
     await store.submit(Submission(**asked, input={"text": "go"}, parent_id="p", ancestors=("p",)))
     claimed = await store.claim(facts, f"{name}-1", worker="w", lease_ms=LEASE_MS)
-    settled = await store.settle(
-        facts, claimed.claim, Ending(RunStatus(status), EndedAs.FINISHED, status, result=f'"{name}"')
-    )
+    settled = await store.settle(claimed.claim, Ending(RunStatus(status), EndedAs.FINISHED, status, result=f'"{name}"'))
     assert settled.bells == ()
 
 

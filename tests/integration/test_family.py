@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from families import ASKS, DONE, FAILED, LEASE_MS, TIMED_OUT, Tree
-from outrider.shared.context import Claim
 from outrider.shared.errors import ClaimLost, ParentClosed
 from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
 from outrider.shared.store import Store
@@ -20,7 +19,7 @@ def tree(any_redis, namespace):
 
 async def test_a_parent_whose_run_ends_well_while_a_child_is_open_rests(tree):
     claim = await tree.working_parent("c")
-    settled = await tree.settle("p", claim, replace(DONE, result='"so far"'))
+    settled = await tree.settle(claim, replace(DONE, result='"so far"'))
     task = await tree.store.get("p")
     assert (task.status, task.phase, task.run_id, task.settled) == (Status.RUNNING, Phase.RESTING, None, False)
     assert (task.result, task.runs[0].status, task.runs[0].ended_as) == (None, RunStatus.SUCCESS, EndedAs.RESTED)
@@ -41,7 +40,7 @@ async def test_the_end_of_a_child_wakes_a_resting_parent_in_the_same_step(tree):
     assert (note.id, note.seq, note.agent, note.status) == ("c:c-1:success", 1, "echo", Status.SUCCESS)
     assert (note.result, note.result_length, note.open_children) == ("found it", 8, 0)
     assert (await tree.store.peek("p")).given == 1
-    assert await tree.settle("p", held.claim)
+    assert await tree.settle(held.claim)
     assert await tree.state("p") == Status.SUCCESS
 
 
@@ -49,13 +48,13 @@ async def test_children_that_end_while_the_parent_works_share_its_next_run(tree)
     children = [f"c{i}" for i in range(20)]
     claim = await tree.working_parent(*children)
     await asyncio.gather(*(tree.run(child) for child in children))
-    settled = await tree.settle("p", claim)
+    settled = await tree.settle(claim)
     assert len(settled.bells) == 1
     held = await tree.claim("p")
     assert sorted(note.task_id for note in held.notifications) == sorted(children)
     assert [note.seq for note in held.notifications] == list(range(1, 21))
     assert sorted(note.open_children for note in held.notifications) == list(range(20))
-    await tree.settle("p", held.claim)
+    await tree.settle(held.claim)
     assert [run.ended_as for run in (await tree.store.get("p")).runs] == [EndedAs.RESTED, EndedAs.FINISHED]
 
 
@@ -72,30 +71,30 @@ async def test_every_attempt_of_a_run_is_given_the_same_notifications(tree):
     await tree.run("c1")
     first = await tree.claim("p")
     await tree.run("c2")
-    await tree.store.give_back(tree.facts("p"), first.claim)
+    await tree.store.give_back(first.claim)
     again = await tree.claim("p")
     assert [n.task_id for n in again.notifications] == [n.task_id for n in first.notifications] == ["c1"]
-    settled = await tree.settle("p", again.claim)
+    settled = await tree.settle(again.claim)
     assert len(settled.bells) == 1
 
 
 async def test_a_running_parent_takes_what_its_state_does_not_have_and_is_not_woken_for_it(tree):
     claim = await tree.working_parent("c1", "c2")
     await tree.run("c1")
-    taken = await tree.store.take(claim, "echo", after=0)
+    taken = await tree.store.take(claim, after=0)
     assert [note.task_id for note in taken] == ["c1"]
     await tree.run("c2")
-    assert [note.task_id for note in await tree.store.take(claim, "echo", after=1)] == ["c2"]
-    assert await tree.store.take(claim, "echo", after=2) == ()
-    assert (await tree.settle("p", claim)).bells == ()
+    assert [note.task_id for note in await tree.store.take(claim, after=1)] == ["c2"]
+    assert await tree.store.take(claim, after=2) == ()
+    assert (await tree.settle(claim)).bells == ()
     assert await tree.state("p") == Status.SUCCESS
 
 
 async def test_a_stale_claim_takes_nothing(tree):
     claim = await tree.working_parent("c")
     await tree.run("c")
-    await tree.store.give_back(tree.facts("p"), claim)
-    assert await tree.store.take(claim, "echo", after=0) is None
+    await tree.store.give_back(claim)
+    assert await tree.store.take(claim, after=0) is None
     assert (await tree.store.peek("p")).given == 0
 
 
@@ -113,7 +112,7 @@ async def test_a_wake_that_fails_does_not_loop_and_what_it_did_not_save_comes_wi
 async def test_a_run_that_fails_with_news_there_is_followed_by_a_wake(tree):
     claim = await tree.working_parent("c")
     await tree.run("c")
-    settled = await tree.settle("p", claim, FAILED)
+    settled = await tree.settle(claim, FAILED)
     assert [bell.task_id for bell in settled.bells] == ["p"]
     assert await tree.state("p") == Phase.QUEUED
 
@@ -121,7 +120,7 @@ async def test_a_run_that_fails_with_news_there_is_followed_by_a_wake(tree):
 @pytest.mark.parametrize("ending", [TIMED_OUT, ASKS])
 async def test_a_parent_that_timed_out_or_asks_is_left_alone(tree, ending):
     claim = await tree.working_parent("c")
-    await tree.settle("p", claim, ending)
+    await tree.settle(claim, ending)
     before = await tree.state("p")
     assert (await tree.run("c")).bells == ()
     assert await tree.state("p") == before
@@ -147,7 +146,7 @@ async def test_a_child_that_is_not_told_of_does_not_keep_its_parent_open(tree):
     await tree.submit("p")
     held = await tree.claim("p")
     await tree.submit("c", "p", held.claim, notify_parent=False)
-    await tree.settle("p", held.claim)
+    await tree.settle(held.claim)
     assert await tree.state("p") == Status.SUCCESS
     assert (await tree.run("c")).bells == ()
     assert (await tree.store.peek("p")).seq == 0
@@ -157,7 +156,7 @@ async def test_a_child_of_a_child_rests_and_wakes_up_the_tree(tree):
     await tree.resting_parent("c")
     held = await tree.claim("c")
     await tree.submit("g", "c", held.claim)
-    await tree.settle("c", held.claim)
+    await tree.settle(held.claim)
     assert [bell.task_id for bell in (await tree.run("g")).bells] == ["c"]
     assert await tree.state("p") == Phase.RESTING
     assert [bell.task_id for bell in (await tree.run("c")).bells] == ["p"]
@@ -169,13 +168,13 @@ async def test_a_child_that_failed_and_is_woken_is_open_again(tree, ends):
     held = await tree.claim("c")
     await tree.submit("g", "c", held.claim)
     if ends == "before its child":
-        await tree.settle("c", held.claim, FAILED)
+        await tree.settle(held.claim, FAILED)
     await tree.run("g")
     if ends == "after its child":
-        await tree.settle("c", held.claim, FAILED)
+        await tree.settle(held.claim, FAILED)
     assert await tree.state("c") == Phase.QUEUED
-    await tree.store.take(claim, "echo", after=0)
-    await tree.settle("p", claim)
+    await tree.store.take(claim, after=0)
+    await tree.settle(claim)
     assert await tree.state("p") == Phase.RESTING
     assert [bell.task_id for bell in (await tree.run("c")).bells] == ["p"]
     assert next(note.id for note in (await tree.claim("p")).notifications) == "c:c-1:error"
@@ -187,10 +186,10 @@ async def test_a_child_of_which_nothing_is_told_is_woken_without_keeping_its_par
     await tree.submit("c", "p", claim, notify_parent=False)
     held = await tree.claim("c")
     await tree.submit("g", "c", held.claim)
-    await tree.settle("c", held.claim, FAILED)
+    await tree.settle(held.claim, FAILED)
     await tree.run("g")
     assert await tree.state("c") == Phase.QUEUED
-    await tree.settle("p", claim)
+    await tree.settle(claim)
     assert await tree.state("p") == Status.SUCCESS
 
 
@@ -215,7 +214,7 @@ async def test_submits_under_a_parent_that_takes_none_are_refused_and_write_noth
 
 async def test_a_stale_run_submits_no_child(tree):
     claim = await tree.working_parent()
-    other = Claim("p", claim.run_id, claim.epoch + 1, claim.token)
+    other = replace(claim, epoch=claim.epoch + 1)
     with pytest.raises(ClaimLost):
         await tree.submit("c", "p", other)
     assert (await tree.store.list(parent_id="p")).tasks == ()
@@ -229,9 +228,9 @@ async def test_a_cut_holds_before_the_descendants_are_closed(tree):
     with pytest.raises(ParentClosed, match="a task above it is cancelled"):
         await tree.submit("g", "c1", running.claim)
     assert await tree.claim("c2") == Cut()
-    assert await tree.settle("c1", running.claim) == Cut()
+    assert await tree.settle(running.claim) == Cut()
     assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
-    assert await tree.settle("p", claim)
+    assert await tree.settle(claim)
 
 
 async def test_cancel_closes_the_whole_tree_and_tells_nobody_in_it(tree):
@@ -243,8 +242,8 @@ async def test_cancel_closes_the_whole_tree_and_tells_nobody_in_it(tree):
     assert (answer.outcome, answer.bells) == ("cancelled", ())
     states = {name: await tree.state(name) for name in ("p", "c1", "c2", "g")}
     assert states == {"p": "cancelled", "c1": "cancelled", "c2": "success", "g": "cancelled"}
-    assert await tree.settle("c1", held.claim) is None
-    assert await tree.settle("p", claim) is None
+    assert await tree.settle(held.claim) is None
+    assert await tree.settle(claim) is None
     assert (await tree.store.peek("p")).seq == 1
 
 
@@ -280,7 +279,7 @@ async def test_a_parent_hears_of_a_cancel_by_someone_else_and_not_of_its_own(tre
     held = await tree.claim("p")
     assert [(note.task_id, note.status) for note in held.notifications] == [("c1", Status.CANCELLED)]
     assert (await tree.store.cancel("c2", by="p")).bells == ()
-    await tree.settle("p", held.claim)
+    await tree.settle(held.claim)
     assert (await tree.state("p"), (await tree.store.peek("p")).seq) == (Status.SUCCESS, 1)
 
 
@@ -298,7 +297,7 @@ async def test_a_task_that_rests_under_a_cut_is_closed_after_its_last_child(tree
     await tree.working_parent("c")
     held = await tree.claim("c")
     await tree.submit("g", "c", held.claim)
-    await tree.settle("c", held.claim)
+    await tree.settle(held.claim)
     await tree.store.cancel("p", keep_children=True)
     await tree.store.redis.hincrby(tree.store.keys.task("p"), "cut", 1)
     cut = await tree.claim("g")
@@ -315,7 +314,7 @@ async def test_a_walk_closes_what_was_there_when_it_was_asked_for_and_nothing_el
     claim = await tree.working_parent("c")
     held = await tree.claim("c")
     await tree.submit("g", "c", held.claim)
-    await tree.settle("p", claim, FAILED)
+    await tree.settle(claim, FAILED)
     with monkeypatch.context() as patch:
         patch.setattr(tree.store, "close_below", dies)
         with pytest.raises(ConnectionError):
@@ -330,23 +329,23 @@ async def test_a_walk_closes_what_was_there_when_it_was_asked_for_and_nothing_el
 async def test_a_doubled_settle_tells_once_and_rings_until_the_bell_is_answered(tree):
     await tree.resting_parent("c")
     held = await tree.claim("c")
-    first = await tree.settle("c", held.claim)
+    first = await tree.settle(held.claim)
     assert [bell.task_id for bell in first.bells] == ["p"]
-    assert await tree.settle("c", held.claim) == first  # its reply may have been lost
+    assert await tree.settle(held.claim) == first  # its reply may have been lost
     assert (await tree.store.peek("p")).seq == 1
     await tree.claim("p")
-    assert (await tree.settle("c", held.claim)).bells == ()
+    assert (await tree.settle(held.claim)).bells == ()
 
 
 async def test_a_settle_that_is_sent_again_after_a_wake_starts_no_second_run(tree):
     claim = await tree.working_parent("c")
     await tree.run("c")
-    first = await tree.settle("p", claim)
+    first = await tree.settle(claim)
     assert [bell.task_id for bell in first.bells] == ["p"]
-    assert await tree.settle("p", claim) == first
+    assert await tree.settle(claim) == first
     assert await tree.store.redis.llen(tree.store.keys.runs("p")) == 2
     await tree.claim("p")
-    assert (await tree.settle("p", claim)).bells == ()
+    assert (await tree.settle(claim)).bells == ()
 
 
 async def test_a_long_result_is_cut_in_the_inbox_and_whole_in_the_record(tree):
@@ -372,7 +371,7 @@ async def test_a_lost_reply_loses_no_bell(tree, monkeypatch):
     await tree.resting_parent("c")
     held = await tree.claim("c")
     losing_replies(tree.store, monkeypatch)
-    settled = await tree.settle("c", held.claim)
+    settled = await tree.settle(held.claim)
     assert [(bell.task_id, bell.queue) for bell in settled.bells] == [("p", "parents")]
     assert (await tree.store.peek("p")).seq == 1
 
@@ -390,18 +389,18 @@ async def test_a_cancel_whose_reply_was_lost_is_told_as_one_and_closes_the_tree(
 async def test_the_tree_of_a_parent_that_failed_can_be_stopped(tree):
     claim = await tree.working_parent("c1", "c2")
     running = await tree.claim("c1")
-    await tree.settle("p", claim, FAILED)
+    await tree.settle(claim, FAILED)
     answer = await tree.store.cancel("p")
     assert (answer.outcome, answer.status) == ("already_finished", Status.ERROR)
     assert (await tree.state("c1"), await tree.state("c2")) == (Status.CANCELLED, Status.CANCELLED)
-    assert await tree.settle("c1", running.claim) is None
+    assert await tree.settle(running.claim) is None
     assert await tree.state("p") == Status.ERROR
 
 
 async def test_a_walk_that_a_canceller_did_not_finish_is_known_until_it_is_done(tree, monkeypatch):
     claim = await tree.working_parent("c1", "c2")
-    await tree.settle("c1", (await tree.claim("c1")).claim, ASKS)
-    await tree.settle("p", claim)
+    await tree.settle((await tree.claim("c1")).claim, ASKS)
+    await tree.settle(claim)
 
     async def dies(task_id):
         raise ConnectionError
@@ -451,7 +450,7 @@ async def test_a_walk_leaves_listed_what_was_cancelled_again_meanwhile(tree, mon
 async def test_a_task_that_is_cancelled_between_runs_tells_its_last_run(tree):
     await tree.resting_parent("c")
     held = await tree.claim("c")
-    await tree.settle("c", held.claim, ASKS)
+    await tree.settle(held.claim, ASKS)
     await tree.store.cancel("c")
     *_, note = (await tree.claim("p")).notifications
     assert note.id == f"c:{held.run.run_id}:cancelled"
@@ -459,7 +458,7 @@ async def test_a_task_that_is_cancelled_between_runs_tells_its_last_run(tree):
 
 async def test_a_wake_forgets_the_error_before_it(tree):
     claim = await tree.working_parent("c")
-    await tree.settle("p", claim, FAILED)
+    await tree.settle(claim, FAILED)
     assert (await tree.store.peek("p")).error.type == "ValueError"
     await tree.run("c")
     assert (await tree.state("p"), (await tree.store.peek("p")).error) == (Phase.QUEUED, None)
@@ -473,12 +472,12 @@ async def test_an_inbox_keeps_what_is_not_in_the_saved_state(tree):
     await tree.run("b")
     await store.redis.hset(key.task("p"), "cursor", 1)  # as the put does that saves the run's input
     assert await store.redis.xlen(key.inbox("p")) == 2
-    await tree.settle("p", held.claim, FAILED)
+    await tree.settle(held.claim, FAILED)
     assert [entry for entry, _ in await store.redis.xrange(key.inbox("p"))] == [b"2-0"]
     held = await tree.claim("p")
     await tree.run("c")
     again = await store.claim(tree.facts("p"), held.run.run_id, worker="w", lease_ms=LEASE_MS)
     assert again is None
     assert [note.task_id for note in held.notifications] == ["b"]
-    await tree.settle("p", held.claim, FAILED)  # its state was not saved
+    await tree.settle(held.claim, FAILED)  # its state was not saved
     assert [note.task_id for note in (await tree.claim("p")).notifications] == ["b", "c"]

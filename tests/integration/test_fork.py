@@ -88,7 +88,7 @@ async def test_a_snapshot_goes_when_nobody_is_to_begin_with_it_any_more(site, pa
     facts = await site.store.facts(second)
     held = await site.store.claim(facts, updated.run_id, worker="test", lease_ms=60_000)
     assert (len(held.snapshot), held.input["text"]) == (1, "brief\n\nafter all")
-    await site.store.settle(facts, held.claim, DONE)
+    await site.store.settle(held.claim, DONE)
     assert not await site.redis.exists(key)
 
 

@@ -545,7 +545,7 @@ async def test_an_agent_that_grades_itself_gets_the_rubric_and_no_grader(bench):
     held = await bench.store.claim(await bench.store.facts(task_id), run_id, worker="w", lease_ms=30_000)
     assert held.input["state"] == {"rubric": RUBRIC}
     assert (await bench.store.get(task_id)).rubric == Rubric(RUBRIC)
-    assert await bench.store.give_back(await bench.store.facts(task_id), held.claim)
+    assert await bench.store.give_back(held.claim)
     assert isinstance(await bench.run(task_id, run_id), Finished)
     task = await bench.store.get(task_id)
     assert (task.status, task.result, task.grade, len(task.runs)) == (Status.SUCCESS, "draft 2", None, 1)

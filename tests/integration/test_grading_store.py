@@ -25,7 +25,7 @@ class Tasks(Tree):
     async def grade(self, name="t", result="satisfied"):
         """Claim the grade run and settle it with a verdict."""
         held = await self.claim(name)
-        return await self.settle(name, held.claim, self.graded(held, result))
+        return await self.settle(held.claim, self.graded(held, result))
 
     @staticmethod
     def graded(held, result="satisfied"):
@@ -97,7 +97,7 @@ async def test_a_parent_is_graded_when_its_last_wake_ends(tasks):
     held = await tasks.claim("p")
     for child in ("a", "b", "c"):
         await tasks.submit(child, "p", rubric=None, grade_queue=None)
-    await tasks.settle("p", held.claim)
+    await tasks.settle(held.claim)
     for child in ("a", "b", "c"):
         assert await tasks.state("p") == Phase.RESTING
         await tasks.run(child)
@@ -128,7 +128,7 @@ async def test_needs_revision_sends_the_work_back_in_the_same_step(tasks):
     held = await tasks.claim()
     assert held.input == {"feedback": "mend it"}
     assert held.task.grade.result == "needs_revision"
-    await tasks.settle("t", held.claim)
+    await tasks.settle(held.claim)
     await tasks.grade()
     task = await tasks.store.get("t")
     assert (task.status, task.grade.result) == (Status.SUCCESS, "satisfied")
@@ -154,7 +154,7 @@ async def test_a_parent_hears_the_grade_once_at_the_real_end(tasks):
     await tasks.submit("p", rubric=None, grade_queue=None)
     held = await tasks.claim("p")
     await tasks.submit("t", "p")
-    await tasks.settle("p", held.claim)
+    await tasks.settle(held.claim)
     await tasks.run()
     await tasks.grade("t", "needs_revision")
     assert (await tasks.store.peek("p")).seq == 0
@@ -176,10 +176,10 @@ async def test_a_grade_run_takes_no_slot_no_news_and_no_working_time(tasks):
     store = tasks.store
     assert await store.redis.zcard(store.keys.slots("echo")) == 0
     assert held.notifications == ()
-    assert (await store.heartbeat([(held.claim, "echo")], lease_ms=LEASE_MS)) == [True]
+    assert (await store.heartbeat([held.claim], lease_ms=LEASE_MS)) == [True]
     await store.redis.hset(store.keys.run(held.run.run_id), "claimed_ms", 1)
     before = (await store.peek("t")).working_ms
-    await tasks.settle("t", held.claim, tasks.graded(held))
+    await tasks.settle(held.claim, tasks.graded(held))
     assert (await store.peek("t")).working_ms == before
 
 
@@ -189,8 +189,8 @@ async def test_a_grade_run_is_claimed_once_and_a_repeated_settle_changes_nothing
     run_id = (await tasks.store.peek("t")).run_id
     held = await tasks.claim()
     assert await tasks.store.claim(tasks.facts("t"), run_id, worker="w2", lease_ms=LEASE_MS) is None
-    assert await tasks.settle("t", held.claim, tasks.graded(held)) == Settled()
-    assert await tasks.settle("t", held.claim, tasks.graded(held)) == Settled()
+    assert await tasks.settle(held.claim, tasks.graded(held)) == Settled()
+    assert await tasks.settle(held.claim, tasks.graded(held)) == Settled()
     assert len((await tasks.store.get("t")).runs) == 2
 
 
@@ -198,13 +198,13 @@ async def test_a_grade_run_that_is_given_back_or_lost_stays_grading(tasks):
     await tasks.submit()
     await tasks.run()
     held = await tasks.claim()
-    assert await tasks.store.give_back(tasks.facts("t"), held.claim)
+    assert await tasks.store.give_back(held.claim)
     assert await tasks.state() == Phase.GRADING
-    assert await tasks.settle("t", held.claim, tasks.graded(held)) is None
+    assert await tasks.settle(held.claim, tasks.graded(held)) is None
     held = await tasks.claim()
     await tasks.store.redis.hset(tasks.store.keys.run(held.run.run_id), "lease_until_ms", "1")
     run = await tasks.store.get_run(held.run.run_id)
-    assert await tasks.store.take_lost(tasks.facts("t"), run, max_attempts=3) == "released"
+    assert await tasks.store.take_lost(Claim.of(tasks.facts("t"), run), max_attempts=3) == "released"
     assert (await tasks.state(), (await tasks.store.peek("t")).attempt) == (Phase.GRADING, 1)
     await tasks.grade()
     assert await tasks.state() == Status.SUCCESS
@@ -217,10 +217,10 @@ async def test_a_cancel_ends_a_grading_and_is_told_by_the_agents_run(tasks):
     await tasks.run()
     held = await tasks.claim()
     assert (await tasks.store.cancel("t")).outcome == "cancelled"
-    assert await tasks.settle("t", held.claim, tasks.graded(held)) is None
+    assert await tasks.settle(held.claim, tasks.graded(held)) is None
     task = await tasks.store.get("t")
     assert (task.status, task.grade, task.runs[1].status) == (Status.CANCELLED, None, RunStatus.CANCELLED)
-    note = await tasks.store.take(Claim("p", "p-1", 1, (await tasks.store.get_run("p-1")).token), "echo", 0)
+    note = await tasks.store.take(Claim.of(tasks.facts("p"), await tasks.store.get_run("p-1")), 0)
     assert note[0].id == "t:t-1:cancelled"
 
 
@@ -232,7 +232,7 @@ async def test_a_grading_below_a_cancelled_task_ends_with_it(tasks):
     assert isinstance(
         await tasks.store._cancel_one(await tasks.store.peek("p"), keep_children=False, tell_parent=True), CancelReply
     )
-    assert isinstance(await tasks.settle("t", held.claim, tasks.graded(held)), Cut)
+    assert isinstance(await tasks.settle(held.claim, tasks.graded(held)), Cut)
     assert await tasks.state() == Status.CANCELLED
 
 
@@ -244,11 +244,11 @@ async def test_news_that_comes_while_work_is_graded_is_read_before_the_end(tasks
     await tasks.submit("c", "p", rubric=None, grade_queue=None)
     await tasks.run("c")
     assert await tasks.state("p") == Phase.GRADING
-    settled = await tasks.settle("p", held.claim, tasks.graded(held, result))
+    settled = await tasks.settle(held.claim, tasks.graded(held, result))
     assert [bell.kind for bell in settled.bells] == [RunKind.AGENT]
     held = await tasks.claim("p")
     assert [note.task_id for note in held.notifications] == ["c"]
-    await tasks.settle("p", held.claim)
+    await tasks.settle(held.claim)
     await tasks.grade("p")
     assert await tasks.state("p") == Status.SUCCESS
 
@@ -258,7 +258,7 @@ async def test_a_task_with_a_new_child_rests_after_its_grading(tasks):
     await tasks.run("p")
     held = await tasks.claim("p")
     await tasks.submit("c", "p", rubric=None, grade_queue=None)
-    assert await tasks.settle("p", held.claim, tasks.graded(held)) == Settled()
+    assert await tasks.settle(held.claim, tasks.graded(held)) == Settled()
     assert await tasks.state("p") == Phase.RESTING
 
 
@@ -279,7 +279,7 @@ async def test_a_grader_that_is_lost_too_often_ends_nothing_but_itself(tasks):
     held = await tasks.claim()
     await tasks.store.redis.hset(tasks.store.keys.run(held.run.run_id), "lease_until_ms", "1")
     lost = replace(tasks.graded(held, "grader_error"), run_status=RunStatus.ERROR, ended_as=EndedAs.LOST)
-    assert await tasks.settle("t", held.claim, lost, only_expired=True) == Settled()
+    assert await tasks.settle(held.claim, lost, only_expired=True) == Settled()
     task = await tasks.store.get("t")
     assert (task.status, task.grade.result, task.error) == (Status.SUCCESS, "grader_error", None)
     assert task.runs[1].status is RunStatus.ERROR

@@ -65,7 +65,7 @@ async def end(o, *results):
         facts = Facts.of(await o._session.store.peek(task.task_id))
         claimed = await o._session.store.claim(facts, task.run_id, worker="w", lease_ms=30_000)
         done = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=json.dumps(result))
-        assert await o._session.store.settle(facts, claimed.claim, done)
+        assert await o._session.store.settle(claimed.claim, done)
 
 
 async def read(inbox, count):

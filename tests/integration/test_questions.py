@@ -32,7 +32,7 @@ async def claim(store, facts=FACTS):
 
 
 async def run(store, ending, facts=FACTS):
-    return await store.settle(facts, (await claim(store, facts)).claim, ending)
+    return await store.settle((await claim(store, facts)).claim, ending)
 
 
 async def waiting(store, *ids, **changes):
@@ -81,7 +81,7 @@ async def test_every_attempt_is_given_the_same_answers(store):
     await waiting(store, "q")
     await store.answer(FACTS, "yes")
     first = await claim(store)
-    await store.give_back(FACTS, first.claim)
+    await store.give_back(first.claim)
     assert (await claim(store)).input == first.input == {"answers": {"q": "yes"}}
 
 
@@ -180,13 +180,13 @@ async def test_news_does_not_ride_on_an_answer(store):
     await submit(store)
     held = await claim(store)
     await submit(store, CHILD)
-    await store.settle(FACTS, held.claim, asks("q"))
+    await store.settle(held.claim, asks("q"))
     assert (await run(store, DONE, CHILD)).bells == (), "a task that waits for a person is left alone"
     assert [question.id for question in (await store.get("t")).interrupts] == ["q"]
     await store.answer(FACTS, "yes")
     resumed = await claim(store)
     assert (resumed.notifications, resumed.input) == ((), {"answers": {"q": "yes"}})
-    assert (await store.settle(FACTS, resumed.claim, DONE)).bells, "what came meanwhile wakes it"
+    assert (await store.settle(resumed.claim, DONE)).bells, "what came meanwhile wakes it"
     assert [note.task_id for note in (await claim(store)).notifications] == ["c"]
 
 
@@ -194,14 +194,14 @@ async def test_a_parent_at_rest_is_told_of_the_question_and_stays_open_for_the_c
     await submit(store)
     held = await claim(store)
     await submit(store, CHILD)
-    await store.settle(FACTS, held.claim, DONE)
+    await store.settle(held.claim, DONE)
     asked = await run(store, asks("q"), CHILD)
     assert [bell.task_id for bell in asked.bells] == ["t"]
     woken = await claim(store)
     (note,) = woken.notifications
     assert (note.id, note.status, note.result) == ("c:c-1:waiting", "waiting", '[{"id": "q", "value": {"ask": "q"}}]')
     assert note.open_children == 1
-    await store.settle(FACTS, woken.claim, DONE)
+    await store.settle(woken.claim, DONE)
     assert (await store.peek("t")).phase is Phase.RESTING
     await store.answer(CHILD, "yes")
     await run(store, DONE, CHILD)
@@ -212,7 +212,7 @@ async def test_a_question_that_nobody_answers_in_time_ends_the_task_and_its_pare
     await submit(store)
     held = await claim(store)
     await submit(store, CHILD, answer_within_ms=60_000)
-    await store.settle(FACTS, held.claim, DONE)
+    await store.settle(held.claim, DONE)
     await run(store, asks("a", "b"), CHILD)
     await run(store, DONE)
     assert (await store.sweep(lease_ms=LEASE_MS)).unanswered == ()

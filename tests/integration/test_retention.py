@@ -46,7 +46,7 @@ class Wood:
     async def end(self, name, ending=DONE):
         facts, run_id = await self.facts(name), (await self.store.peek(name)).run_id
         held = await self.store.claim(facts, run_id, worker="w", lease_ms=30_000)
-        assert await self.store.settle(facts, held.claim, ending)
+        assert await self.store.settle(held.claim, ending)
 
     async def grown(self, *paths):
         """Trees of which all has ended, children first."""
@@ -230,8 +230,8 @@ async def test_code_that_never_stopped_keeps_nothing_of_its_task(wood):
     await wood.age("r")
     await wood.sweep()
     assert await wood.names() == []
-    assert await wood.store.heartbeat([(held.claim, facts.agent)], lease_ms=30_000) == [False]
-    assert not await wood.store.stopped(facts, held.claim)
+    assert await wood.store.heartbeat([held.claim], lease_ms=30_000) == [False]
+    assert not await wood.store.stopped(held.claim)
     assert await wood.names() == []
 
 

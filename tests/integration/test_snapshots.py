@@ -32,10 +32,10 @@ async def test_a_claim_hands_out_the_snapshot_and_so_does_the_next_attempt(tree)
     await tree.fork("c", LATER)
     held = await tree.claim("c")
     assert Inherited.of(held.snapshot) == Inherited(MESSAGES, {"/a": {"x": 1}})
-    await tree.store.give_back(tree.facts("c"), held.claim)
+    await tree.store.give_back(held.claim)
     again = await tree.claim("c")
     assert (again.snapshot, again.task.mode) == (held.snapshot, "fork")
-    await tree.settle("c", again.claim, DONE)
+    await tree.settle(again.claim, DONE)
     assert await tree.kept() == (0, {})
 
 
@@ -52,7 +52,7 @@ async def test_forks_share_items_and_the_last_run_takes_them_along(tree):
     assert Inherited.of(held.snapshot).messages == MESSAGES[:2]
     await tree.store.cancel("c")
     assert (await tree.kept())[0] == 1
-    await tree.settle("b", held.claim)
+    await tree.settle(held.claim)
     assert await tree.kept() == (0, {})
 
 
@@ -66,7 +66,7 @@ async def test_what_an_ended_run_did_not_save_the_next_one_begins_with(tree, end
     await tree.store.update("c", {"text": "after all"})
     held = await tree.claim("c")
     assert Inherited.of(held.snapshot).messages == MESSAGES[:2]
-    await tree.settle("c", held.claim)
+    await tree.settle(held.claim)
     assert await tree.kept() == (0, {})
 
 

@@ -41,7 +41,7 @@ async def submitted(store, name="t", **changes):
 async def claimed(store, name="t", lease_ms=LEASE_MS):
     facts = await submitted(store, name)
     held = await store.claim(facts, f"{name}-run", worker="w1", lease_ms=lease_ms)
-    return facts, held.claim
+    return held.claim
 
 
 async def snapshot(store):
@@ -119,7 +119,7 @@ async def test_what_may_be_large_is_not_read_with_the_record(store):
         interrupts=(Interrupt(id="q", value=big),),
         result=json.dumps(big),
     )
-    assert await store.settle(facts, held.claim, asks)
+    assert await store.settle(held.claim, asks)
     assert sum(map(len, (await store.redis.hgetall(store.keys.task("t"))).values())) < 2_000
     task = await store.get("t")
     assert (task.interrupts, task.result) == (asks.interrupts, None)
@@ -150,10 +150,10 @@ async def test_a_claim_hands_out_the_facts(store):
 
 
 async def test_a_doubled_bell_finds_the_door_open(store):
-    facts, _ = await claimed(store)
+    claim = await claimed(store)
     before = await snapshot(store)
-    assert await store.claim(facts, "t-run", worker="w2", lease_ms=LEASE_MS) is None
-    assert await store.claim(facts, "no-such-run", worker="w2", lease_ms=LEASE_MS) is None
+    assert await store.claim(claim.facts, "t-run", worker="w2", lease_ms=LEASE_MS) is None
+    assert await store.claim(claim.facts, "no-such-run", worker="w2", lease_ms=LEASE_MS) is None
     assert await store.claim(Facts("no-such-task", "echo"), "r", worker="w2", lease_ms=LEASE_MS) is None
     assert await snapshot(store) == before
 
@@ -165,9 +165,9 @@ async def test_fifty_claims_at_once_have_one_winner(store):
 
 
 async def test_settle_ends_run_and_task_in_one_step(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     ending = replace(DONE, usage=Usage(turns=2, total_tokens=9), events=[("step", {"node": "a"})])
-    assert await store.settle(facts, claim, ending)
+    assert await store.settle(claim, ending)
     task = await store.get("t")
     assert (task.status, task.phase, task.result, task.run_id, task.settled) == (
         Status.SUCCESS,
@@ -186,19 +186,19 @@ async def test_settle_ends_run_and_task_in_one_step(store):
 
 
 async def test_a_repeated_settle_gets_the_same_answer_and_changes_nothing(store):
-    facts, claim = await claimed(store)
-    await store.settle(facts, claim, DONE)
+    claim = await claimed(store)
+    await store.settle(claim, DONE)
     before = await snapshot(store)
-    assert await store.settle(facts, claim, DONE)
+    assert await store.settle(claim, DONE)
     assert await snapshot(store) == before
 
 
 async def test_an_error_is_kept_with_its_type(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     failed = Ending(
         RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, error_type="ValueError", error_message="no such page"
     )
-    await store.settle(facts, claim, failed)
+    await store.settle(claim, failed)
     task = await store.get("t")
     assert (task.error.type, task.error.message) == ("ValueError", "no such page")
     assert task.runs[0].error == task.error
@@ -208,22 +208,20 @@ async def test_an_error_is_kept_with_its_type(store):
     "change", [{"epoch": 2}, {"epoch": 0}, {"token": "0" * 16}, {"token": ""}, {"run_id": "other"}]
 )
 async def test_every_write_of_another_claim_is_refused_and_changes_nothing(store, change):
-    facts, claim = await claimed(store)
-    values = {"task_id": "t", "run_id": "t-run", "epoch": claim.epoch, "token": claim.token} | change
-    stale = Claim(**values)
+    claim = await claimed(store)
+    stale = replace(claim, **change)
     before = await snapshot(store)
-    assert not await store.settle(facts, stale, DONE)
-    assert not await store.emit(stale, "echo", [("step", {})])
-    assert not await store.give_back(facts, stale)
-    assert await store.heartbeat([(stale, "echo")], lease_ms=LEASE_MS) == [False]
+    assert not await store.settle(stale, DONE)
+    assert not await store.emit(stale, [("step", {})])
+    assert not await store.give_back(stale)
+    assert await store.heartbeat([stale], lease_ms=LEASE_MS) == [False]
     assert await snapshot(store) == before
 
 
 async def test_heartbeats_renew_many_leases_in_one_call(store):
-    pairs = [await claimed(store, f"t{i}", lease_ms=1) for i in range(3)]
+    claims = [await claimed(store, f"t{i}", lease_ms=1) for i in range(3)]
     await store.cancel("t1")
-    held = [(claim, "echo") for _, claim in pairs]
-    assert await store.heartbeat(held, lease_ms=LEASE_MS) == [True, False, True]
+    assert await store.heartbeat(claims, lease_ms=LEASE_MS) == [True, False, True]
     assert (await store.sweep(lease_ms=LEASE_MS)).lost == ()
 
 
@@ -234,46 +232,46 @@ async def expire(store, name="t"):
 
 
 async def test_a_lost_lease_returns_the_run_with_one_more_attempt(store):
-    facts, old = await claimed(store)
+    old = await claimed(store)
     await expire(store)
     assert (await store.sweep(lease_ms=LEASE_MS)).lost == (("t", "t-run"),)
     run = await store.get_run("t-run")
-    assert await store.take_lost(facts, run, max_attempts=3) == "released"
-    assert await store.take_lost(facts, run, max_attempts=3) == "refused"
+    assert await store.take_lost(Claim.of(old.facts, run), max_attempts=3) == "released"
+    assert await store.take_lost(Claim.of(old.facts, run), max_attempts=3) == "refused"
     task = await store.get("t")
     assert (task.status, task.attempt, task.runs[0].attempt) == (Status.PENDING, 1, 1)
-    new = await store.claim(facts, "t-run", worker="w2", lease_ms=LEASE_MS)
+    new = await store.claim(old.facts, "t-run", worker="w2", lease_ms=LEASE_MS)
     assert new.input == {"text": "hello", "state": {}}
-    assert not await store.settle(facts, old, DONE)
-    assert await store.settle(facts, new.claim, DONE)
+    assert not await store.settle(old, DONE)
+    assert await store.settle(new.claim, DONE)
 
 
 async def test_a_worker_whose_run_was_taken_gives_nothing_back(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     await expire(store)
-    assert await store.take_lost(facts, await store.get_run("t-run"), max_attempts=3) == "released"
+    assert await store.take_lost(Claim.of(claim.facts, await store.get_run("t-run")), max_attempts=3) == "released"
     before = await store.get("t")
-    assert not await store.give_back(facts, claim)
-    answer, _ = await store.retry(facts, claim, Fault(type="Flaky", message=""), least_ms=0, max_attempts=3)
+    assert not await store.give_back(claim)
+    answer, _ = await store.retry(claim, Fault(type="Flaky", message=""), least_ms=0, max_attempts=3)
     assert (answer, await store.get("t")) == ("refused", before)
 
 
 async def test_a_renewed_lease_is_not_lost(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     await expire(store)
     run = await store.get_run("t-run")
-    await store.heartbeat([(claim, "echo")], lease_ms=LEASE_MS)
-    assert await store.take_lost(facts, run, max_attempts=3) == "refused"
-    assert not await store.settle(facts, claim, DONE, only_expired=True)
+    await store.heartbeat([claim], lease_ms=LEASE_MS)
+    assert await store.take_lost(Claim.of(claim.facts, run), max_attempts=3) == "refused"
+    assert not await store.settle(claim, DONE, only_expired=True)
 
 
 async def test_a_run_that_was_lost_too_often_is_left_to_be_settled(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     await expire(store)
     run = await store.get_run("t-run")
-    assert await store.take_lost(facts, run, max_attempts=1) == "exhausted"
+    assert await store.take_lost(Claim.of(claim.facts, run), max_attempts=1) == "exhausted"
     lost = Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost", error_message="1 attempt")
-    assert await store.settle(facts, claim, lost, only_expired=True)
+    assert await store.settle(claim, lost, only_expired=True)
     assert (await store.get("t")).error.type == "WorkerLost"
 
 
@@ -285,7 +283,7 @@ async def test_losses_count_since_the_last_new_checkpoint_up_to_a_ceiling_in_all
         await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
         await store.redis.hincrby(store.keys.task("t"), "saves", saves)
         await expire(store)
-        answers.append(await store.take_lost(facts, await store.get_run("t-run"), max_attempts=3))
+        answers.append(await store.take_lost(Claim.of(facts, await store.get_run("t-run")), max_attempts=3))
     run = await store.get_run("t-run")
     assert (answers, run.attempt, run.losses) == (["released"] * 3 + ["exhausted"], 3, 3)
 
@@ -295,23 +293,23 @@ async def test_the_tasks_own_attempts_go_before_the_sweepers(store):
     for answer in ("released", "exhausted"):
         await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
         await expire(store)
-        assert await store.take_lost(facts, await store.get_run("t-run"), max_attempts=1) == answer
+        assert await store.take_lost(Claim.of(facts, await store.get_run("t-run")), max_attempts=1) == answer
 
 
 async def test_a_retry_is_not_claimed_before_its_time(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     error = Fault(type='Od"d', message="come again")
-    retry = partial(store.retry, facts, claim, error, max_attempts=3, usage=Usage(turns=2))
+    retry = partial(store.retry, claim, error, max_attempts=3, usage=Usage(turns=2))
     answers = [await retry(least_ms=60_000) for _ in range(2)]
     assert [answer for answer, _ in answers] == ["released"] * 2  # the first answer was lost
     assert 59_000 < answers[1][1] <= answers[0][1] == 60_000
-    assert await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS) is None
+    assert await store.claim(claim.facts, "t-run", worker="w", lease_ms=LEASE_MS) is None
     assert (await store.sweep(lease_ms=LEASE_MS)).overdue == ()
     task = await store.get("t")
     assert (task.status, task.waits_for, task.attempt, task.runs[0].error) == (Status.PENDING, "retry", 1, error)
     assert (await store.events("t", "0-0", reader=store.redis))[-1].data == {"error_type": 'Od"d', "seconds": 60.0}
     await store.redis.hset(store.keys.run("t-run"), "not_before_ms", 1)
-    again = await store.claim(facts, "t-run", worker="w", lease_ms=LEASE_MS)
+    again = await store.claim(claim.facts, "t-run", worker="w", lease_ms=LEASE_MS)
     assert (again.run.error, again.run.not_before, again.run.attempt, again.task.waits_for) == (None, None, 1, None)
     assert (again.task.usage.turns, again.task.usage_before.turns) == (2, 0)  # limits go on counting
     assert await retry(least_ms=0) == ("refused", 0)
@@ -337,11 +335,11 @@ async def test_sweeps_that_are_rarer_than_leases_still_find_who_is_lost(store):
 
 
 async def test_a_given_back_run_keeps_its_attempt_and_input(store):
-    facts, claim = await claimed(store)
-    assert await store.give_back(facts, claim)
+    claim = await claimed(store)
+    assert await store.give_back(claim)
     task = await store.get("t")
     assert (task.status, task.phase, task.attempt) == (Status.PENDING, Phase.QUEUED, 0)
-    again = await store.claim(facts, "t-run", worker="w2", lease_ms=LEASE_MS)
+    again = await store.claim(claim.facts, "t-run", worker="w2", lease_ms=LEASE_MS)
     assert (again.claim.epoch, again.input) == (3, {"text": "hello", "state": {}})
 
 
@@ -360,9 +358,9 @@ async def test_an_overdue_bell_is_rung_by_one_and_then_ever_later(any_redis, nam
 
 
 async def test_a_bell_of_a_run_that_is_not_pending_is_not_rung(store):
-    facts, _ = await claimed(store)
+    claim = await claimed(store)
     await store.redis.zadd(store.keys.ring_at(), {"t/t-run": 1})
-    assert not await store.ring_again(facts, "t-run")
+    assert not await store.ring_again(claim.facts, "t-run")
     assert (await store.sweep(lease_ms=LEASE_MS)).overdue == ()
 
 
@@ -379,39 +377,39 @@ async def test_cancel_of_a_pending_task_is_final_and_it_is_never_claimed(store):
 
 
 async def test_cancel_of_a_running_task_refuses_what_its_code_still_writes(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     await store.cancel("t")
-    assert not await store.settle(facts, claim, DONE)
-    assert not await store.emit(claim, "echo", [("step", {})])
-    assert not await store.give_back(facts, claim)
+    assert not await store.settle(claim, DONE)
+    assert not await store.emit(claim, [("step", {})])
+    assert not await store.give_back(claim)
     task = await store.get("t")
     assert (task.status, task.result, task.stopped_at) == (Status.CANCELLED, None, None)
     assert await store.redis.zcard(store.keys.slots("echo")) == 1
-    assert await store.stopped(facts, claim)
+    assert await store.stopped(claim)
     assert (await store.get("t")).stopped_at is not None
     assert await store.redis.zcard(store.keys.slots("echo")) == 0
 
 
 async def test_a_claim_that_was_replaced_does_not_say_that_a_cancelled_run_stopped(store):
-    facts, old = await claimed(store)
+    old = await claimed(store)
     await expire(store)
-    assert await store.take_lost(facts, await store.get_run("t-run"), max_attempts=3) == "released"
-    new = (await store.claim(facts, "t-run", worker="w2", lease_ms=LEASE_MS)).claim
+    assert await store.take_lost(Claim.of(old.facts, await store.get_run("t-run")), max_attempts=3) == "released"
+    new = (await store.claim(old.facts, "t-run", worker="w2", lease_ms=LEASE_MS)).claim
     await store.cancel("t")
-    assert not await store.stopped(facts, old, Usage(turns=9))
-    assert not await store.stopped(facts, new, only_expired=True)
+    assert not await store.stopped(old, Usage(turns=9))
+    assert not await store.stopped(new, only_expired=True)
     assert await store.redis.zcard(store.keys.leases()) == 1
     assert ((await store.get("t")).stopped_at, (await store.get("t")).usage.turns) == (None, 0)
-    assert await store.stopped(facts, new, Usage(turns=2))
+    assert await store.stopped(new, Usage(turns=2))
     task = await store.get("t")
     assert (task.stopped_at is not None, task.usage.turns) == (True, 2)
-    assert await store.stopped(facts, new)
+    assert await store.stopped(new)
     assert await store.get("t") == task
 
 
 async def test_what_was_not_written_yet_goes_with_a_run_that_is_given_back(store):
-    facts, claim = await claimed(store)
-    assert await store.give_back(facts, claim, events=[("step", {"node": "a"})])
+    claim = await claimed(store)
+    assert await store.give_back(claim, events=[("step", {"node": "a"})])
     events = await store.events("t", "0-0", reader=store.redis)
     assert [(event.type, event.data) for event in events[-2:]] == [("step", {"node": "a"}), ("run.given_back", {})]
 
@@ -436,11 +434,11 @@ async def test_cancel_tells_the_worker(store):
     ],
 )
 async def test_cancel_of_what_has_ended_tells_how_and_changes_nothing(store, run_status, status):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     if status is Status.CANCELLED:
         await store.cancel("t")
     else:
-        await store.settle(facts, claim, Ending(run_status, EndedAs.FINISHED, status))
+        await store.settle(claim, Ending(run_status, EndedAs.FINISHED, status))
     before = await snapshot(store)
     answer = await store.cancel("t")
     assert (answer.outcome, answer.status) == ("already_finished", status)
@@ -453,9 +451,9 @@ async def test_cancel_of_an_unknown_task_is_an_error(store):
 
 
 async def test_a_move_that_is_not_in_the_table_fails_loudly(store):
-    facts, claim = await claimed(store)
+    claim = await claimed(store)
     with pytest.raises(ResponseError, match="MOVE task t"):
-        await store.settle(facts, claim, replace(DONE, task_status=Status.IDLE))
+        await store.settle(claim, replace(DONE, task_status=Status.IDLE))
     assert (await store.get("t")).status is Status.RUNNING
 
 
@@ -501,8 +499,8 @@ async def test_a_cursor_that_names_no_task_is_refused(store):
 
 
 async def test_events_come_in_order_and_from_where_one_was(store):
-    _, claim = await claimed(store)
-    await store.emit(claim, "echo", [("tokens", {"text": "a"}), ("tokens", {"text": "b"})])
+    claim = await claimed(store)
+    await store.emit(claim, [("tokens", {"text": "a"}), ("tokens", {"text": "b"})])
     events = await store.events("t", "0", reader=store.redis)
     assert [(event.type, event.data.get("text")) for event in events[2:]] == [("tokens", "a"), ("tokens", "b")]
     assert {event.run_id for event in events} == {"t-run"}

@@ -44,7 +44,7 @@ async def test_a_task_that_ended_goes_on_with_the_message(tree, ending):
     await tree.submit("t", queue="slow")
     held = await tree.claim("t")
     await saved(tree, "t", held.run.run_id)
-    await tree.settle("t", held.claim, ending)
+    await tree.settle(held.claim, ending)
     updated = await tree.store.update("t", text("more", files=None))
     (bell,) = updated.bells
     assert (bell.task_id, bell.run_id, bell.queue) == ("t", updated.run_id, "slow")
@@ -52,7 +52,7 @@ async def test_a_task_that_ended_goes_on_with_the_message(tree, ending):
     assert (task.status, task.run_id, task.error) == (Status.PENDING, updated.run_id, None)
     held = await tree.claim("t")
     assert held.input == text("more", files=None)
-    await tree.settle("t", held.claim)
+    await tree.settle(held.claim)
     assert [run.status for run in (await tree.store.get("t")).runs] == [ending.run_status, RunStatus.SUCCESS]
 
 
@@ -73,7 +73,7 @@ async def test_what_a_run_did_not_save_comes_with_the_next(tree):
         await tree.store.update("t", text(message, files={message: 1}, messages=[message]))
     held = await tree.claim("t")
     assert held.input == text("first\n\nsecond", files={"second": 1}, messages=["first", "second"])
-    await tree.settle("t", held.claim, FAILED)
+    await tree.settle(held.claim, FAILED)
     await tree.store.update("t", text("third"))
     held = await tree.claim("t")
     assert held.input["text"] == "first\n\nsecond\n\nthird"
@@ -81,7 +81,7 @@ async def test_what_a_run_did_not_save_comes_with_the_next(tree):
     await tree.store.update("t", text("fourth"), INTERRUPT)
     held = await tree.claim("t")
     assert held.input == text("fourth")
-    await tree.settle("t", held.claim)
+    await tree.settle(held.claim)
     await tree.store.update("t", text("fifth"))
     assert (await tree.claim("t")).input == text("fifth")
 
@@ -93,7 +93,7 @@ async def test_what_a_run_did_not_save_comes_with_a_wake_too(tree):
     await tree.run("c")
     held = await tree.claim("p")
     assert (held.input["text"], [note.task_id for note in held.notifications]) == ("more", ["c"])
-    await tree.settle("p", held.claim, FAILED)
+    await tree.settle(held.claim, FAILED)
     await tree.store.update("p", text("still more"))
     assert (await tree.claim("p")).input["text"] == "more\n\nstill more"
 
@@ -117,7 +117,7 @@ async def test_an_active_run_is_named_and_left_alone(tree, phase):
     assert "\n" not in str(refused.value)
     assert await tree.store.get("t") == before
     if phase is Phase.WORKING:
-        await tree.settle("t", held.claim)
+        await tree.settle(held.claim)
         assert await tree.state("t") == Status.SUCCESS
 
 
@@ -139,14 +139,14 @@ async def test_an_update_of_a_resting_task_starts_at_once_and_it_rests_again(tre
 async def test_a_child_that_is_updated_after_its_parent_ended_is_open_again_and_wakes_it(tree, parent):
     claim = await tree.working_parent("c")
     await tree.run("c")
-    await tree.store.take(claim, "echo", 0)
-    await tree.settle("p", claim, parent)
+    await tree.store.take(claim, 0)
+    await tree.settle(claim, parent)
     ended = await tree.state("p")
     await tree.store.update("c", text("more"))
     assert await tree.store.redis.smembers(tree.store.keys.open_children("p")) == {b"c"}
     held = await tree.claim("c")
     assert await tree.state("p") == ended
-    settled = await tree.settle("c", held.claim)
+    settled = await tree.settle(held.claim)
     assert [bell.task_id for bell in settled.bells] == ["p"]
     woken = await tree.claim("p")
     assert woken.notifications[-1].id == f"c:{held.run.run_id}:success"
@@ -158,7 +158,7 @@ async def test_a_child_of_which_nothing_is_told_is_not_open_again(tree):
     await tree.submit("c", "p", claim, notify_parent=False)
     await tree.run("c")
     await tree.store.update("c", text("more"))
-    await tree.settle("p", claim)
+    await tree.settle(claim)
     assert await tree.state("p") == Status.SUCCESS
 
 
@@ -172,7 +172,7 @@ async def test_a_task_below_a_cancelled_one_runs_again_and_what_it_left_stays_cu
     held = await tree.claim("c")
     await tree.submit("g2", "c", held.claim)
     await tree.store.close_below("p")
-    await tree.settle("c", held.claim)
+    await tree.settle(held.claim)
     assert (await tree.state("c"), await tree.state("g")) == (Phase.RESTING, Status.CANCELLED)
     await tree.run("g2")
     await tree.run("c")
@@ -241,14 +241,14 @@ async def test_an_interrupt_overtakes_the_active_run_in_one_step(tree):
     again = await tree.claim("t")
     assert again.input == text("rather this")
     # Nothing of the old run's code is taken; its slot is free when it has ended.
-    assert await tree.settle("t", held.claim) is None
-    assert not await tree.store.emit(held.claim, "echo", [("step", {})])
+    assert await tree.settle(held.claim) is None
+    assert not await tree.store.emit(held.claim, [("step", {})])
     slots = tree.store.keys.slots("echo")
     assert await tree.store.redis.zcard(slots) == 2
-    assert await tree.store.heartbeat([(held.claim, "echo")], lease_ms=LEASE_MS) == [False]
-    assert await tree.store.stopped(tree.facts("t"), held.claim)
+    assert await tree.store.heartbeat([held.claim], lease_ms=LEASE_MS) == [False]
+    assert await tree.store.stopped(held.claim)
     assert await tree.store.redis.zrange(slots, 0, -1) == [f"t/{again.run.run_id}".encode()]
-    await tree.settle("t", again.claim)
+    await tree.settle(again.claim)
     assert await tree.state("t") == Status.SUCCESS
 
 
@@ -269,27 +269,27 @@ async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothi
 
     await tree.submit("t")
     held = await tree.claim("t")
-    await tree.store.heartbeat([(held.claim, "echo")], lease_ms=LEASE_MS, used={held.run.run_id: used(1)})
+    await tree.store.heartbeat([held.claim], lease_ms=LEASE_MS, used={held.run.run_id: used(1)})
     await tree.store.update("t", text("rather this"), INTERRUPT)
     second = await tree.claim("t")
     assert second.task.usage_counted == second.task.usage_before == used(1)
     await tree.store.update("t", text("or this"), INTERRUPT)
     third = await tree.claim("t")
-    scripts, store, facts = tree.store._scripts, tree.store, tree.facts("t")
+    scripts, store = tree.store._scripts, tree.store
 
     async def beside(name, keys, args):
         """Let the other one stop between the two calls of the first."""
         monkeypatch.setattr(store, "_scripts", scripts)
         reply = await scripts(name, keys, args)
-        assert await store.stopped(facts, second.claim, used(6))
+        assert await store.stopped(second.claim, used(6))
         return reply
 
     monkeypatch.setattr(store, "_scripts", beside)
     for claim, turns in ((held.claim, 3), (held.claim, 3), (second.claim, 6)):
-        assert await store.stopped(facts, claim, used(turns))
+        assert await store.stopped(claim, used(turns))
     task = await tree.store.peek("t")
     assert (task.usage, task.usage_counted) == (used(8), used(1))
-    await tree.settle("t", third.claim, replace(DONE, usage=used(3)))
+    await tree.settle(third.claim, replace(DONE, usage=used(3)))
     assert (await tree.store.get("t")).usage == used(10)
     await tree.store.update("t", text("more"))
     assert (await tree.claim("t")).task.usage_counted == used(3)
@@ -300,7 +300,7 @@ async def test_a_cancelled_run_that_stops_after_the_next_began_counts_too(tree):
     held = await tree.claim("t")
     await tree.store.cancel("t")
     await tree.store.update("t", text("all the same"))
-    assert await tree.store.stopped(tree.facts("t"), held.claim, Usage(turns=2, grader=Usage(turns=1)))
+    assert await tree.store.stopped(held.claim, Usage(turns=2, grader=Usage(turns=1)))
     await tree.run("t", USED)
     usage = (await tree.store.get("t")).usage
     assert (usage.turns, usage.grader.turns) == (5, 1)
@@ -317,7 +317,7 @@ async def test_follow_ups_start_in_order_and_only_the_last_ending_is_told(tree):
         assert (await tree.store.update("c", text(f"{number}"), ENQUEUE)).run_id is None
     assert (await tree.store.peek("c")).follow_ups == 2
     for number, ending in ((1, FAILED), (2, DONE)):
-        settled = await tree.settle("c", held.claim, ending)
+        settled = await tree.settle(held.claim, ending)
         assert [bell.task_id for bell in settled.bells] == ["c"]
         assert (await tree.state("p"), (await tree.store.peek("p")).seq) == (Phase.RESTING, 0)
         task = await tree.store.get("c")
@@ -326,7 +326,7 @@ async def test_follow_ups_start_in_order_and_only_the_last_ending_is_told(tree):
         held = await tree.claim("c")
         assert held.input == text(f"{number}")
         await saved(tree, "c", held.run.run_id)
-    settled = await tree.settle("c", held.claim)
+    settled = await tree.settle(held.claim)
     assert [bell.task_id for bell in settled.bells] == ["p"]
     assert await tree.state("c") == Status.SUCCESS
     kinds = [event.type for event in await tree.store.events("c", "0-0", reader=tree.store.redis)]
@@ -338,7 +338,7 @@ async def test_a_follow_up_comes_before_a_wake_and_takes_the_news_along(tree):
     claim = await tree.working_parent("c")
     await tree.run("c")
     await tree.store.update("p", text("more"), ENQUEUE)
-    await tree.settle("p", claim)
+    await tree.settle(claim)
     held = await tree.claim("p")
     assert held.input["text"] == "more"
     assert [note.task_id for note in held.notifications] == ["c"]
@@ -348,7 +348,7 @@ async def test_a_follow_up_waits_for_the_answer_to_a_question(tree):
     await tree.submit("t")
     held = await tree.claim("t")
     await tree.store.update("t", text("later"), ENQUEUE)
-    await tree.settle("t", held.claim, QUESTION)
+    await tree.settle(held.claim, QUESTION)
     await tree.store.update("t", text("still later"), ENQUEUE)
     task = await tree.store.get("t")
     assert (task.status, task.follow_ups, [one.id for one in task.interrupts]) == (Status.WAITING, 2, ["q1"])
@@ -365,7 +365,7 @@ async def test_a_cancel_drops_the_follow_ups_and_tells_how_many(tree):
         await tree.store.update("t", text(f"{number}"), ENQUEUE)
     answer = await tree.store.cancel("t")
     assert (answer.outcome, answer.follow_ups) == ("cancelled", 3)
-    assert await tree.settle("t", held.claim) is None
+    assert await tree.settle(held.claim) is None
     task = await tree.store.get("t")
     assert (task.status, task.follow_ups, len(task.runs)) == (Status.CANCELLED, 0, 1)
     await tree.store.update("t", text("again"))
@@ -377,7 +377,7 @@ async def test_a_run_that_is_given_up_goes_on_with_the_follow_up(tree):
     await tree.submit("t")
     held = await tree.claim("t")
     await tree.store.update("t", text("again"), ENQUEUE)
-    await tree.settle("t", held.claim, Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost"))
+    await tree.settle(held.claim, Ending(RunStatus.ERROR, EndedAs.LOST, Status.ERROR, error_type="WorkerLost"))
     assert (await tree.claim("t")).input["text"] == "again"
 
 
@@ -386,10 +386,10 @@ async def test_a_parent_is_told_which_notes_a_later_run_has_overtaken(tree):
     for child in "abc":
         await tree.run(child)
     await tree.store.update("a", text("more"))
-    assert [note.overtaken for note in await tree.store.take(claim, "echo", 0)] == [True, False, False]
+    assert [note.overtaken for note in await tree.store.take(claim, 0)] == [True, False, False]
     await tree.run("a")
     await tree.store.update("b", text("more"))
-    await tree.settle("p", claim, FAILED)
+    await tree.settle(claim, FAILED)
     notes = (await tree.claim("p")).notifications
     assert [(note.task_id, note.overtaken) for note in notes] == [("a", True), ("b", True), ("c", False), ("a", False)]
 
@@ -398,12 +398,12 @@ async def test_what_a_grader_did_overtakes_nothing(tree):
     claim = await tree.working_parent()
     await tree.submit("c", "p", claim, grade_queue="graders")
     held = await tree.claim("c")
-    await tree.settle("c", held.claim)
+    await tree.settle(held.claim)
     grade = Grade(
         result="satisfied", explanation="", iteration=0, grading_run_id="g", graded_run_id="c-1", result_sha256=""
     )
     await tree.run("c", replace(DONE, grade=grade))
-    (note,) = await tree.store.take(claim, "echo", 0)
+    (note,) = await tree.store.take(claim, 0)
     assert (note.run_id, note.overtaken) == (held.run.run_id, False)
 
 
@@ -428,7 +428,7 @@ async def test_a_lost_reply_gives_a_message_once(tree, monkeypatch, strategy):
     await tree.submit("t")
     held = await tree.claim("t")
     if strategy is None:
-        await tree.settle("t", held.claim, QUESTION)
+        await tree.settle(held.claim, QUESTION)
     losing_replies(tree.store, monkeypatch)
     updated = await tree.store.update("t", text("once"), strategy)
     task = await tree.store.get("t")
@@ -463,7 +463,7 @@ async def test_a_record_does_not_grow_with_each_message(tree):
             sizes.append([sum(map(len, (*one, *one.values()))) for one in fields])
     assert sizes[0] == sizes[1]
     await tree.store.cancel("t")
-    assert await tree.store.stopped(tree.facts("t"), held.claim)
+    assert await tree.store.stopped(held.claim)
 
 
 async def test_a_call_that_comes_again_late_tells_nothing_of_later_ones(tree):
@@ -526,7 +526,7 @@ async def test_a_question_that_expires_gives_way_to_the_follow_up(tree):
     await tree.submit("c", answer_within_ms=1000)
     held = await tree.claim("c")
     await saved(tree, "c", held.run.run_id)
-    await tree.settle("c", held.claim, QUESTION)
+    await tree.settle(held.claim, QUESTION)
     await tree.store.update("c", text("then without"), ENQUEUE)
     asked = held.run.run_id
     keys = tree.store.keys
@@ -543,7 +543,7 @@ async def test_an_answer_that_was_not_saved_does_not_come_with_a_message(tree):
     await tree.submit("t")
     held = await tree.claim("t")
     await saved(tree, "t", held.run.run_id)
-    await tree.settle("t", held.claim, QUESTION)
+    await tree.settle(held.claim, QUESTION)
     await tree.store.answer(tree.facts("t"), "yes")
     await tree.store.update("t", text("never mind"), INTERRUPT)
     assert (await tree.claim("t")).input == text("never mind")

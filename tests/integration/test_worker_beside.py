@@ -36,7 +36,7 @@ def sweeper(bench):
 async def claimed(bench, worker="w", lease_ms=60_000):
     task_id, run_id = await bench.submit("compiled")
     facts = await bench.store.facts(task_id)
-    return await bench.store.claim(facts, run_id, worker=worker, lease_ms=lease_ms), facts
+    return await bench.store.claim(facts, run_id, worker=worker, lease_ms=lease_ms)
 
 
 async def lapse(bench, claim):
@@ -46,7 +46,7 @@ async def lapse(bench, claim):
 
 
 async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
-    got, facts = await claimed(bench)
+    got = await claimed(bench)
     await sweeper(bench).sweep()
     assert bench.bells == []  # its lease is good
     await lapse(bench, got.claim)
@@ -55,7 +55,7 @@ async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
     assert (task.status, task.phase, task.attempt) == (Status.PENDING, Phase.QUEUED, 1)
     assert [bell.run_id for bell in bench.bells] == [got.run.run_id]
 
-    again = await bench.store.claim(facts, got.run.run_id, worker="w2", lease_ms=60_000)
+    again = await bench.store.claim(got.claim.facts, got.run.run_id, worker="w2", lease_ms=60_000)
     await lapse(bench, again.claim)
     await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
     task = await bench.store.get(got.task.task_id)
@@ -65,23 +65,23 @@ async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
 
 
 async def test_the_parent_of_a_task_that_is_given_up_hears_of_it_and_is_woken(bench):
-    parent, above = await claimed(bench)
+    parent = await claimed(bench)
     child_id, run_id = await bench.submit(
-        "compiled", parent_id=above.task_id, ancestors=(above.task_id,), max_attempts=1
+        "compiled", parent_id=parent.task.task_id, ancestors=(parent.task.task_id,), max_attempts=1
     )
     facts = await bench.store.facts(child_id)
     held = await bench.store.claim(facts, run_id, worker="w", lease_ms=60_000)
-    await bench.store.settle(above, parent.claim, ending(Finished('"so far"')))
+    await bench.store.settle(parent.claim, ending(Finished('"so far"')))
     await lapse(bench, held.claim)
     await sweeper(bench).sweep()
     (wake,) = bench.bells
-    woken = await bench.store.claim(above, wake.run_id, worker="w", lease_ms=60_000)
+    woken = await bench.store.claim(parent.claim.facts, wake.run_id, worker="w", lease_ms=60_000)
     (note,) = woken.notifications
     assert (note.task_id, note.status, note.error_type) == (child_id, Status.ERROR, "WorkerLost")
 
 
 async def test_a_cancelled_run_of_a_dead_worker_comes_to_rest(bench):
-    got, _ = await claimed(bench)
+    got = await claimed(bench)
     await bench.store.cancel(got.task.task_id)
     await sweeper(bench).sweep()
     assert (await bench.store.get(got.task.task_id)).stopped_at is None  # its worker may be at it still
@@ -93,10 +93,10 @@ async def test_a_cancelled_run_of_a_dead_worker_comes_to_rest(bench):
 
 
 async def test_a_cancelled_run_is_not_at_rest_while_its_worker_lives(bench):
-    got, _ = await claimed(bench)
+    got = await claimed(bench)
     await bench.store.cancel(got.task.task_id)
     await lapse(bench, got.claim)
-    assert await bench.store.heartbeat([(got.claim, "compiled")], lease_ms=60_000) == [False]
+    assert await bench.store.heartbeat([got.claim], lease_ms=60_000) == [False]
     await sweeper(bench).sweep()
     assert (await bench.store.get(got.task.task_id)).stopped_at is None
 
@@ -120,7 +120,7 @@ async def test_an_odd_record_stops_no_rescue_and_comes_again_later(bench, monkey
     monkeypatch.setattr("outrider.shared.store_clockwork.SWEEP_PAGE", 1)
     monkeypatch.setattr("outrider.worker.sweeper.SWEEP_PAGE", 1)
     keys = bench.store.keys
-    odd, good = [(await claimed(bench))[0] for _ in range(2)]
+    odd, good = [await claimed(bench) for _ in range(2)]
     await bench.redis.hset(keys.run(odd.run.run_id), "kind", "of a later version")
     for at, got in enumerate((odd, good), 1):
         await lapse(bench, got.claim)
@@ -136,7 +136,7 @@ async def test_an_odd_record_stops_no_rescue_and_comes_again_later(bench, monkey
 
 @pytest.mark.parametrize("is_told", [False, True])
 async def test_a_broker_that_is_away_stops_no_rescue(bench, is_told):
-    got = [(await claimed(bench))[0] for _ in range(3)]
+    got = [await claimed(bench) for _ in range(3)]
     waiting = [await bench.submit("compiled") for _ in range(2)]
     for each in got:
         await lapse(bench, each.claim)
@@ -178,7 +178,7 @@ async def test_bells_that_waited_while_the_broker_did_not_answer_are_not_tried(b
 
 
 async def test_a_tree_that_its_canceller_left_open_is_closed(bench, monkeypatch):
-    got, _ = await claimed(bench)
+    got = await claimed(bench)
     child, _ = await bench.submit("compiled", parent_id=got.task.task_id, ancestors=(got.task.task_id,))
     with monkeypatch.context() as patch:
 
@@ -208,9 +208,9 @@ async def test_the_heartbeat_renews_what_is_held_and_tells_what_is_not(bench):
     held = Held()
     controls = []
     for _ in range(2):
-        got, _ = await claimed(bench)
+        got = await claimed(bench)
         control = Control(got.run.run_id, loop)
-        control.held(got.claim, got.task.agent)
+        control.held(got.claim)
         controls.append(control)
     kept, replaced = controls
     await lapse(bench, kept.claim)
@@ -228,9 +228,9 @@ async def test_the_heartbeat_renews_what_is_held_and_tells_what_is_not(bench):
 async def test_what_a_task_used_is_noted_before_its_worker_can_die(bench):
     held = Held()
     heartbeat = Heartbeat(bench.settings, held, asyncio.get_running_loop())
-    got, facts = await claimed(bench)
+    got = await claimed(bench)
     control = Control(got.run.run_id, asyncio.get_running_loop())
-    control.held(got.claim, got.task.agent)
+    control.held(got.claim)
     with held.holding(control):
         await heartbeat._beat(bench.store)
         for turns in (1, 2):
@@ -239,7 +239,7 @@ async def test_what_a_task_used_is_noted_before_its_worker_can_die(bench):
             assert (await bench.store.peek(got.task.task_id)).usage.turns == turns
         await lapse(bench, got.claim)
         await sweeper(bench).sweep()
-        again = await bench.store.claim(facts, got.run.run_id, worker="w2", lease_ms=60_000)
+        again = await bench.store.claim(got.claim.facts, got.run.run_id, worker="w2", lease_ms=60_000)
         assert again.task.usage.turns == 2
         control.usage = lambda: Usage(turns=9)
         await heartbeat._beat(bench.store)
@@ -248,9 +248,9 @@ async def test_what_a_task_used_is_noted_before_its_worker_can_die(bench):
 
 async def test_a_loop_that_hangs_loses_its_claims(bench):
     loop = asyncio.get_running_loop()
-    got, _ = await claimed(bench)
+    got = await claimed(bench)
     control = Control(got.run.run_id, loop)
-    control.held(got.claim, got.task.agent)
+    control.held(got.claim)
     await lapse(bench, got.claim)
     held = Held()
     with held.holding(control):
@@ -321,12 +321,12 @@ async def test_cancelled_in_a_claim_s_shadow(bench):
 
 
 async def test_events_are_batched_merged_and_fenced(bench):
-    got, facts = await claimed(bench)
+    got = await claimed(bench)
     written = []
 
     async def write(batch):
         written.append(len(batch))
-        return await bench.store.emit(got.claim, facts.agent, batch)
+        return await bench.store.emit(got.claim, batch)
 
     emitter = Emitter(write)
     for word in ("one ", "two ", "three"):

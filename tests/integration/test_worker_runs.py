@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 import workers
 from outrider.shared.checkpoints import RedisSaver
+from outrider.shared.context import Claim
 from outrider.shared.refusals import TooLarge
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
@@ -209,7 +210,7 @@ async def test_a_run_that_lost_only_its_settle_gets_the_same_result(bench):
     task = await bench.store.get(task_id)
     (run,) = task.runs
     await bench.redis.hset(bench.store.keys.run(run_id), "lease_until_ms", 1)
-    assert await bench.store.take_lost(await bench.store.facts(task_id), run, max_attempts=3) == "released"
+    assert await bench.store.take_lost(Claim.of(await bench.store.facts(task_id), run), max_attempts=3) == "released"
     assert isinstance(await bench.runner.run(task_id, run_id), Finished)
     task = await bench.store.get(task_id)
     assert (task.status, task.result, task.attempt) == (Status.SUCCESS, "the final answer", 1)
@@ -334,10 +335,10 @@ async def test_news_for_an_agent_without_messages_is_an_error_of_its_run(bench, 
 async def test_a_result_that_redis_does_not_take_is_an_error_of_its_run(bench, monkeypatch):
     settle = Store.settle
 
-    async def refuse(store, facts, claim, ending):
+    async def refuse(store, claim, ending):
         if ending.result:
             raise TooLarge("EVALSHA with 3,000,000 bytes ends its connection each time")
-        return await settle(store, facts, claim, ending)
+        return await settle(store, claim, ending)
 
     monkeypatch.setattr(Store, "settle", refuse)
     outcome, task = await bench.do("compiled")

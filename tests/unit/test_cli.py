@@ -90,7 +90,7 @@ def ends(status=Status.SUCCESS, *, result=None, error="", events=(), questions=(
     async def work(store, bell):
         facts = Facts(bell.task_id, "agent")
         claimed = await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000)
-        assert await store.emit(claimed.claim, "agent", events)
+        assert await store.emit(claimed.claim, events)
         ending = Ending(
             RunStatus.SUCCESS if status is not Status.ERROR else RunStatus.ERROR,
             EndedAs.PAUSED if questions else EndedAs.FINISHED,
@@ -101,7 +101,7 @@ def ends(status=Status.SUCCESS, *, result=None, error="", events=(), questions=(
             error_type=error,
             error_message="it broke" if error else "",
         )
-        assert await store.settle(facts, claimed.claim, ending)
+        assert await store.settle(claimed.claim, ending)
 
     return work
 
@@ -278,7 +278,7 @@ def test_show_tells_of_a_run_that_waits_for_another_attempt(world, outrider):
         facts = Facts(bell.task_id, "agent")
         held = await store.claim(facts, bell.run_id, worker="w", lease_ms=1000)
         busy = Fault(type="Busy", message="come again")
-        await store.retry(facts, held.claim, busy, least_ms=3_600_000, max_attempts=3)
+        await store.retry(held.claim, busy, least_ms=3_600_000, max_attempts=3)
 
     world.at_the_bell = met_an_error
     task_id = outrider("submit", "agent", "Do it.").lines[0]
@@ -389,7 +389,7 @@ def grades(result, *gaps):
         facts = Facts(bell.task_id, "agent")
         claimed = await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000)
         done = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"the answer"')
-        (bell,) = (await store.settle(facts, claimed.claim, done)).bells
+        (bell,) = (await store.settle(claimed.claim, done)).bells
         claimed = await store.claim(facts, bell.run_id, worker="w2", lease_ms=30_000)
         grade = Grade(
             result=result,
@@ -402,7 +402,7 @@ def grades(result, *gaps):
         )
         events = [("grade.finished", {"iteration": 0, "unverified": False, **grade.noted().to_json()})]
         graded = Ending(RunStatus.SUCCESS, EndedAs.GRADED, Status.SUCCESS, result='"the answer"', grade=grade)
-        assert await store.settle(facts, claimed.claim, replace(graded, events=events))
+        assert await store.settle(claimed.claim, replace(graded, events=events))
 
     return work
 

@@ -87,7 +87,7 @@ async def finish(outrider, task, result='"done"'):
     facts = Facts(task.task_id, "researcher")
     claimed = await store.claim(facts, task.run_id, worker="w", lease_ms=30_000)
     ending = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=result)
-    assert await store.settle(facts, claimed.claim, ending)
+    assert await store.settle(claimed.claim, ending)
 
 
 async def test_a_submit_writes_a_pending_task_and_rings_once(outrider, bells):

@@ -107,7 +107,7 @@ class Shelf:
     async def claim(self, task_id):
         facts = await self.submit(task_id)
         claimed = await self.store.claim(facts, f"{task_id}-1", worker="w", lease_ms=30_000)
-        return facts, claimed.claim
+        return claimed.claim
 
     async def findings(self, *, workers=True):
         return list(check_tasks(await read_tasks(self.store), self.settings, workers=workers))
@@ -138,7 +138,7 @@ async def test_work_that_no_grader_takes_is_found(shelf):
     facts = await shelf.submit("t", grade_queue="graders")
     claimed = await shelf.store.claim(facts, "t-1", worker="w", lease_ms=30_000)
     done = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"r"')
-    (bell,) = (await shelf.store.settle(facts, claimed.claim, done)).bells
+    (bell,) = (await shelf.store.settle(claimed.claim, done)).bells
     await shelf.store.redis.hset(shelf.store.keys.run(bell.run_id), "rings", 1)
     assert (await read_tasks(shelf.store)).queues() == {"graders"}
     (finding,) = await shelf.findings()
@@ -193,7 +193,7 @@ async def test_a_last_attempt_is_found(shelf):
 
 
 async def test_a_task_that_rests_for_nothing_is_found(shelf):
-    facts, claim = await shelf.claim("lead")
+    claim = await shelf.claim("lead")
     child = Submission(
         task_id="child",
         run_id="child-1",
@@ -205,7 +205,7 @@ async def test_a_task_that_rests_for_nothing_is_found(shelf):
         ancestors=("lead",),
     )
     await shelf.store.submit(child, claim)
-    await shelf.store.settle(facts, claim, Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"x"'))
+    await shelf.store.settle(claim, Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"x"'))
     assert (await shelf.store.peek("lead")).phase is Phase.RESTING
     assert await shelf.findings() == []
     await shelf.store.redis.delete(shelf.store.keys.open_children("lead"))

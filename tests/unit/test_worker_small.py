@@ -23,6 +23,7 @@ from outrider.shared.log import set_up_logging
 from outrider.shared.progress import progress
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
+from outrider.shared.transitions import Facts
 from outrider.worker.control import Control, Held, Stop
 from outrider.worker.emitter import custom
 from outrider.worker.executor import JobExecutor, Jobs, current_jobs
@@ -78,8 +79,8 @@ async def test_the_first_reason_to_stop_stands():
 
 @pytest.mark.parametrize(("reason", "stale"), [(Stop.CANCELLED, True), (Stop.TIMED_OUT, False)])
 async def test_only_what_was_cancelled_writes_no_more(reason, stale):
-    control, claim = Control("run", asyncio.get_running_loop()), Claim("task", "run", 1, "token")
-    control.held(claim, "agent")
+    control, claim = Control("run", asyncio.get_running_loop()), Claim(Facts("task", "agent"), "run", 1, "token")
+    control.held(claim)
     control.stop(reason)
     await control.stopped
     assert (control.reason, claim.stale) == (reason, stale)
