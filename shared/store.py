@@ -24,7 +24,7 @@ from .store_questions import Questions
 from .store_removal import Removal
 from .store_submits import Submits
 from .store_updates import Updates
-from .transitions import Claimed, Cut, Settled
+from .transitions import Claimed, Cut, NotClaimed, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,11 +37,11 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
 
     async def claim(
         self, facts: Facts, run_id: str, *, worker: str, lease_ms: int, slots: int = 0
-    ) -> Claimed | Cut | None:
-        """Take a pending run for this process, or `None` where there is nothing to do: a doubled bell, a cancel.
+    ) -> Claimed | NotClaimed | Cut:
+        """Take a pending run for this process.
 
-        So it is where as many runs of its agent are at work as it has `slots` (0: no bound): then the run stays pending
-        and waits for one; see `admit`. The caller rings the bells of a `Cut`.
+        Where as many runs of its agent are at work as it has `slots` (0: no bound), the run stays pending and waits for
+        one; see `admit`. The caller rings the bells of a `Cut`.
         """
         token = new_token()
         reply = await self._scripts(
@@ -61,7 +61,7 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
         if reply[0] == b"cut":
             return await self._cut(facts)
         if reply[0] != b"claimed":
-            return None
+            return NotClaimed(*(part.decode() for part in reply))
         run = Run.from_hash(_pairs(reply[4]))
         return Claimed(
             claim=Claim(facts, run_id, int(reply[1]), token, run.inbox_to),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -118,6 +118,14 @@ class Claimed:
     context: dict[str, Any] | None = None  #: of all runs of the task
     configurable: dict[str, Any] = field(default_factory=dict)  #: of all runs of the task
     snapshot: tuple[bytes, ...] = ()  #: what this run begins with, where it is the first of a fork
+
+
+@dataclass(frozen=True, slots=True)
+class NotClaimed:
+    """A bell that gives this process nothing to do, and why."""
+
+    why: Literal["dropped", "waits", "early"]  #: not pending; no free slot; its next attempt may not start yet
+    detail: str = ""  #: `dropped`: the run's status, if there is such a run; `early`: the type of the last error
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from machine_ground import AGENT, LEASE_MS, Connections, Ground, Hand, Twice, en
 from machine_model import QUESTIONS
 from outrider.shared.records import Fault
 from outrider.shared.statuses import RunStatus, Strategy
-from outrider.shared.transitions import Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,7 +208,7 @@ class Machine(Ground):
         hand = self.pick(self.stale)
         how = self.how(hand.run, self.draw(endings))
         claim = replace(hand.claim)
-        answer = Settled() if self.repeats(hand.run, claim.token, how) else None
+        answer = self.settled_again(claim) if self.repeats(hand.run, claim.token, how) else None
         with self.unchanged():
             assert self.go(self.store.settle(claim, ending(how))) == answer
             assert self.go(self.store.settle(claim, ending(how), only_expired=True)) == answer
@@ -225,7 +224,7 @@ class Machine(Ground):
         """The answer of a settle was lost, and it is sent again."""
         hand, how = self.pick(self.gone)
         with self.unchanged():
-            assert self.go(self.store.settle(hand.claim, ending(how))) == Settled()
+            assert self.go(self.store.settle(hand.claim, ending(how))) == self.settled_again(hand.claim)
 
     # People
 

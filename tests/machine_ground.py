@@ -19,12 +19,13 @@ from machine_model import ENDINGS, QUESTIONS, VERDICTS, Model, Note, Run, Task
 from outrider.shared.context import Claim
 from outrider.shared.errors import AnswerConflict, ClaimLost, NotWaiting, ParentClosed, SeveralQuestions, TaskActive
 from outrider.shared.grades import Grade
+from outrider.shared.ids import derived_id
 from outrider.shared.records import Interrupt
 from outrider.shared.records import Run as RunRecord
 from outrider.shared.snapshots import Snapshot as Conversation
 from outrider.shared.statuses import ASKING, EndedAs, RunKind, RunStatus
 from outrider.shared.store import Store
-from outrider.shared.transitions import Claimed, Ending, Facts, Settled, Submission
+from outrider.shared.transitions import Claimed, Cut, Ending, Facts, Settled, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -292,9 +293,9 @@ class Ground(RuleBasedStateMachine):
             claimed = self.go(self.store.claim(self.facts(task), run_id, worker="w", lease_ms=LEASE_MS))
         if expected != "claimed":
             assert not isinstance(claimed, Claimed), expected
-            self.woken(claimed.bells if claimed else None)
+            self.woken(claimed.bells if isinstance(claimed, Cut) else None)
             return None
-        assert claimed
+        assert isinstance(claimed, Claimed)
         assert not task.cut, "a task that was cut is never claimed"
         run = task.run
         run.token = claimed.claim.token
@@ -432,6 +433,13 @@ class Ground(RuleBasedStateMachine):
             assert sorted(rung) == sorted((task.name, run_id) for task, run_id in started)
             self.bells += started
 
+    def settled_again(self, claim: Claim) -> Settled:
+        """The answer to a settle that is sent again: the bells of the runs that it started and nobody claimed yet."""
+        started = (derived_id(claim.run_id, claim.token, what) for what in ("next", "wake"))
+        runs = [run for run_id in started if (run := self.go(self.store.get_run(run_id)))]
+        pending = [run for run in runs if run.status is RunStatus.PENDING]
+        return Settled(tuple(self.store.bell(self.go(self.store.peek(run.task_id)), run) for run in pending))
+
     def same_notes(self, expected: list[Note], found: tuple[Notification, ...]) -> None:
         newest = {task.name: task.agent_run for task in self.tasks}
         assert all(note.overtaken == (note.run_id != newest[note.task_id]) for note in found)
@@ -484,7 +492,10 @@ class Ground(RuleBasedStateMachine):
         settles = held and self.model.settle(hand.task, how)
         with self.unchanged(when=not held):
             settled = self.go(self.store.settle(replace(hand.claim), ending(how, hand.task.agent_run)))
-        assert isinstance(settled, Settled) == (settles or repeats)
+        if repeats:
+            assert settled == self.settled_again(hand.claim)
+            return
+        assert isinstance(settled, Settled) == settles
         self.woken(settled.bells if settled else None)
         if settles:
             self.hands.remove(hand)
@@ -573,7 +584,10 @@ class Ground(RuleBasedStateMachine):
         settles = self.still_lost(view) and self.model.settle(task, self.how(run, "error"))
         with self.unchanged(when=repeated):
             settled = self.go(self.store.settle(claim, how, only_expired=True))
-        assert isinstance(settled, Settled) == (settles or repeated)
+        if repeated:
+            assert settled == self.settled_again(claim)
+            return
+        assert isinstance(settled, Settled) == settles
         self.woken(settled.bells if settled else None)
 
     @staticmethod

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from outrider.shared.context import Claim
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Claimed, Ending, Facts, NotClaimed, Submission
 
 LEASE_MS = 3_600_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS)
@@ -115,9 +115,12 @@ class Slots(RuleBasedStateMachine):
         claimed = self.go(
             self.store.claim(run.facts, f"r{run.number}", worker="w", lease_ms=LEASE_MS, slots=self.slots)
         )
-        assert (claimed is not None) == expected
-        run.place = WORKS if expected else WAITS
-        run.claim = claimed.claim if claimed else run.claim
+        if isinstance(claimed, Claimed):
+            run.place, run.claim = WORKS, claimed.claim
+        else:
+            run.place = WAITS
+            assert claimed == NotClaimed("waits")
+        assert (run.place == WORKS) == expected
 
     @step(WAITS, often=3)
     def admit(self):

@@ -6,17 +6,16 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import structlog
 from redis.exceptions import RedisError
 
 from ..shared.broker import BrokerUnreachable
-from ..shared.records import Fault, Run
+from ..shared.records import Fault
 from ..shared.refusals import is_away
 from ..shared.statuses import RunStatus
-from ..shared.transitions import Claimed, Settled
+from ..shared.transitions import Claimed, Cut, NotClaimed
 from .activation import Activation
 from .control import Control
 from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retried, Retry, Waits, ending
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from ..shared.bells import Bell
     from ..shared.context import Claim
-    from ..shared.transitions import Cut
     from .activation import Ended
     from .deps import Deps
     from .outcomes import Graded, Outcome
@@ -59,7 +57,7 @@ class Runner:
             )
             if not isinstance(claimed, Claimed):
                 await self._admit(facts.agent)  # a slot was kept for one that was cancelled
-                return await self._not_held(run_id, claimed)
+                return await self._unclaimed(claimed)
             control.held(claimed.claim)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
                 activation = Activation(deps, claimed, control)
@@ -81,20 +79,24 @@ class Runner:
             await store.stopped(claim, activation.usage)
             await self._admit(claim.facts.agent)
 
-    async def _not_held(self, run_id: str, cut: Cut | None = None) -> Outcome:
-        """Why the run is not ours: it was cancelled, waits for its time or a slot, or somebody else has or had it."""
-        if cut is not None:
-            await self._ring(cut.bells)
-            return Cancelled()
-        run = await self.deps.store.get_run(run_id)
-        match run:
-            case Run(status=RunStatus.CANCELLED):
+    async def _unclaimed(self, why: NotClaimed | Cut) -> Outcome:
+        """The outcome of a bell whose run this process did not get."""
+        match why:
+            case Cut(bells):
+                await self._ring(bells)
                 return Cancelled()
-            case Run(not_before=datetime(), error=Fault(type=kind)):
-                return Retried(kind)
-            case Run(status=RunStatus.PENDING):
+            case NotClaimed("waits"):
                 return Waits()
+            case NotClaimed("early", kind):
+                return Retried(kind)
+            case NotClaimed("dropped", RunStatus.CANCELLED):
+                return Cancelled()
         return NotOurs()
+
+    async def _refused(self, run_id: str) -> Outcome:
+        """The outcome of a run whose write was refused: it was cancelled, or its claim was replaced."""
+        run = await self.deps.store.get_run(run_id)
+        return Cancelled() if run and run.status is RunStatus.CANCELLED else NotOurs()
 
     async def _admit(self, agent: str) -> None:
         """Ring for the runs that get the slots of this agent which are free now."""
@@ -137,13 +139,14 @@ class Runner:
                 return await self._retry(claim, ended, failed, least_seconds)
             case _:
                 settled = await store.settle(claim, ending(outcome, ended.usage, ended.events))
-                if not isinstance(settled, Settled):
-                    return await self._not_held(claim.run_id, settled)
-                await self._ring(settled.bells)
-                if claim.facts.webhook:
-                    self.deps.deliver()
-                return outcome
-        return outcome if kept else await self._not_held(claim.run_id)
+                if isinstance(settled, Cut):
+                    return await self._unclaimed(settled)
+                kept = settled is not None
+                if settled is not None:
+                    await self._ring(settled.bells)
+                    if claim.facts.webhook:
+                        self.deps.deliver()
+        return outcome if kept else await self._refused(claim.run_id)
 
     async def _retry(self, claim: Claim, ended: Ended, failed: Failed | Graded, least_seconds: float) -> Outcome:
         answer, pause_ms = await self.deps.store.retry(
@@ -162,7 +165,7 @@ class Runner:
                 outcome = failed.after(run.attempt + 1 if run else 1)
                 return await self._write(claim, replace(ended, outcome=outcome))
             case _:
-                return await self._not_held(claim.run_id)
+                return await self._refused(claim.run_id)
 
     async def _ring(self, bells: Sequence[Bell]) -> None:
         """Ring for the runs that a settle started: news of this task, or its parent's wake."""

@@ -5,8 +5,8 @@
 -- ARGV  task_id  run_id  token  worker  lease_ms  event data  how many slots its agent has (0 = no bound)  ring_again_ms
 -- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable,
 --          items of the snapshot that the run begins with},
---         {'dropped', status of the run}, {'waits'} for a slot, {'early'} where its next attempt may not start yet, or
---         {'cut'} where an ancestor was cancelled with its children
+--         {'dropped', status of the run ('' = there is none)}, {'waits'} for a slot, {'early', type of the error} where its
+--         next attempt may not start yet, or {'cut'} where an ancestor was cancelled with its children
 local task_id, run_id, token = ARGV[1], ARGV[2], ARGV[3]
 local lease_until = NOW + tonumber(ARGV[5])
 
@@ -58,13 +58,13 @@ local function has_turn(it, created, slots)
   return false
 end
 
-local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to', 'created_ms', 'kind', 'not_before_ms')
+local run = redis.call('HMGET', RUN, 'status', 'token', 'inbox_to', 'created_ms', 'kind', 'not_before_ms', 'error_type')
 local grades = run[5] == 'grade' -- a grade run takes neither a slot of the agent nor its news
 if redis.call('HGET', TASK, 'run_id') ~= run_id or not run[1] then return {'dropped', run[1] or ''} end
 if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end
 if is_cut(TASK, 19) then return {'cut'} end
-if (tonumber(run[6]) or 0) > NOW then return {'early'} end
+if (tonumber(run[6]) or 0) > NOW then return {'early', run[7] or ''} end
 if not grades and not has_turn(member(task_id, run_id), tonumber(run[4]), tonumber(ARGV[7])) then return {'waits'} end
 move(TASK, 'claim', 'running', grades and 'grading' or 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))

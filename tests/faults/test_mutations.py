@@ -150,7 +150,11 @@ BROKEN = {
         "if how ~= 'lost' and run[1] == 'pending' and run[3] == token then",
         "if false then",
     ),
-    "a retry starts before its time": ("claim", "if (tonumber(run[6]) or 0) > NOW then return {'early'} end", ""),
+    "a retry starts before its time": (
+        "claim",
+        "if (tonumber(run[6]) or 0) > NOW then return {'early', run[7] or ''} end",
+        "",
+    ),
     "a cancel leaves the claim": (
         "cancel",
         "redis.call('HSET', TASK, 'token', '', 'run_id', '', 'cancelled_by', wake_id, ",

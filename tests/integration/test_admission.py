@@ -13,7 +13,7 @@ from outrider.shared.errors import LimitReached
 from outrider.shared.limits import Limits
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts
+from outrider.shared.transitions import Claimed, Ending, Facts
 
 LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"done"')
@@ -37,9 +37,9 @@ class Queue:
         """A worker answers a bell; whether it got a claim."""
         facts, run_id = Facts(name, "echo"), (await self.store.peek(name)).run_id
         claimed = await self.store.claim(facts, run_id, worker="w", lease_ms=LEASE_MS, slots=slots)
-        if claimed:
+        if isinstance(claimed, Claimed):
             self.held[name] = claimed.claim
-        return claimed is not None
+        return isinstance(claimed, Claimed)
 
     async def bells(self, *names):
         return [name for name in names if await self.bell(name)]

@@ -11,7 +11,7 @@ from outrider.shared.queues import GRADERS
 from outrider.shared.rubric import PER_MESSAGE, Rubric
 from outrider.shared.statuses import EndedAs, Phase, RunKind, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import CancelReply, Cut, Ending, Settled
+from outrider.shared.transitions import CancelReply, Cut, Ending, NotClaimed, Settled
 
 
 class Tasks(Tree):
@@ -188,7 +188,8 @@ async def test_a_grade_run_is_claimed_once_and_a_repeated_settle_changes_nothing
     await tasks.run()
     run_id = (await tasks.store.peek("t")).run_id
     held = await tasks.claim()
-    assert await tasks.store.claim(tasks.facts("t"), run_id, worker="w2", lease_ms=LEASE_MS) is None
+    dropped = await tasks.store.claim(tasks.facts("t"), run_id, worker="w2", lease_ms=LEASE_MS)
+    assert dropped == NotClaimed("dropped", "running")
     assert await tasks.settle(held.claim, tasks.graded(held)) == Settled()
     assert await tasks.settle(held.claim, tasks.graded(held)) == Settled()
     assert len((await tasks.store.get("t")).runs) == 2

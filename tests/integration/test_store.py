@@ -15,7 +15,7 @@ from outrider.shared.limits import Usage
 from outrider.shared.records import Fault, Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Ending, Facts, NotClaimed, Submission
 
 LEASE_MS = 30_000
 DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"done"')
@@ -152,9 +152,10 @@ async def test_a_claim_hands_out_the_facts(store):
 async def test_a_doubled_bell_finds_the_door_open(store):
     claim = await claimed(store)
     before = await snapshot(store)
-    assert await store.claim(claim.facts, "t-run", worker="w2", lease_ms=LEASE_MS) is None
-    assert await store.claim(claim.facts, "no-such-run", worker="w2", lease_ms=LEASE_MS) is None
-    assert await store.claim(Facts("no-such-task", "echo"), "r", worker="w2", lease_ms=LEASE_MS) is None
+    assert await store.claim(claim.facts, "t-run", worker="w2", lease_ms=LEASE_MS) == NotClaimed("dropped", "running")
+    assert await store.claim(claim.facts, "no-such-run", worker="w2", lease_ms=LEASE_MS) == NotClaimed("dropped")
+    unknown = Facts("no-such-task", "echo")
+    assert await store.claim(unknown, "r", worker="w2", lease_ms=LEASE_MS) == NotClaimed("dropped")
     assert await snapshot(store) == before
 
 
@@ -303,7 +304,7 @@ async def test_a_retry_is_not_claimed_before_its_time(store):
     answers = [await retry(least_ms=60_000) for _ in range(2)]
     assert [answer for answer, _ in answers] == ["released"] * 2  # the first answer was lost
     assert 59_000 < answers[1][1] <= answers[0][1] == 60_000
-    assert await store.claim(claim.facts, "t-run", worker="w", lease_ms=LEASE_MS) is None
+    assert await store.claim(claim.facts, "t-run", worker="w", lease_ms=LEASE_MS) == NotClaimed("early", "Flaky")
     assert (await store.sweep(lease_ms=LEASE_MS)).overdue == ()
     task = await store.get("t")
     assert (task.status, task.waits_for, task.attempt, task.runs[0].error) == (Status.PENDING, "retry", 1, error)
@@ -368,7 +369,7 @@ async def test_cancel_of_a_pending_task_is_final_and_it_is_never_claimed(store):
     facts = await submitted(store)
     answer = await store.cancel("t")
     assert (answer.outcome, answer.status) == ("cancelled", Status.CANCELLED)
-    assert await store.claim(facts, "t-run", worker="w1", lease_ms=LEASE_MS) is None
+    assert await store.claim(facts, "t-run", worker="w1", lease_ms=LEASE_MS) == NotClaimed("dropped", "cancelled")
     task = await store.get("t")
     assert task.settled
     assert task.stopped_at is not None

@@ -12,7 +12,7 @@ from outrider.shared.limits import Usage
 from outrider.shared.records import Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status, Strategy
 from outrider.shared.store import Store
-from outrider.shared.transitions import Cut, Ending
+from outrider.shared.transitions import Cut, Ending, NotClaimed
 
 INTERRUPT, ENQUEUE = Strategy
 USED = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, usage=Usage(turns=3, total_tokens=30))
@@ -255,7 +255,8 @@ async def test_an_interrupt_overtakes_the_active_run_in_one_step(tree):
 async def test_a_pending_run_is_overtaken_and_its_message_is_not_lost(tree):
     await tree.submit("t", input=text("first"))
     updated = await tree.store.update("t", text("and this"), INTERRUPT)
-    assert await tree.store.claim(tree.facts("t"), "t-1", worker="w", lease_ms=LEASE_MS) is None
+    dropped = await tree.store.claim(tree.facts("t"), "t-1", worker="w", lease_ms=LEASE_MS)
+    assert dropped == NotClaimed("dropped", "cancelled")
     held = await tree.claim("t")
     assert (held.run.run_id, held.input["text"]) == (updated.run_id, "first\n\nand this")
     keys = tree.store.keys

@@ -22,7 +22,7 @@ from outrider.shared.grades import Grade, GradedCriterion, GradeResult
 from outrider.shared.records import Fault, Interrupt
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Ending, Facts, NotClaimed, Submission
 
 VERBS = ("submit", "list", "show", "follow", "answer", "update", "cancel", "worker", "demo")
 
@@ -111,7 +111,7 @@ async def waits_for_a_slot(store, bell):
     facts = Facts(bell.task_id, "agent")
     await store.submit(Submission(task_id="t", run_id="t-1", agent="agent", title="x", queue="subagents", input={}))
     assert await store.claim(Facts("t", "agent"), "t-1", worker="w1", lease_ms=30_000)
-    assert not await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000, slots=1)
+    assert await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000, slots=1) == NotClaimed("waits")
 
 
 def test_one_that_waits_for_a_slot_is_told_so(outrider, world):

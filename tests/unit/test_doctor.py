@@ -10,7 +10,7 @@ from outrider.shared.redis_checks import Level, check_redis
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
-from outrider.shared.transitions import Ending, Facts, Submission
+from outrider.shared.transitions import Ending, Facts, NotClaimed, Submission
 
 SOUND = {
     "redis_version": "7.2.4",
@@ -148,7 +148,7 @@ async def test_work_that_no_grader_takes_is_found(shelf):
 async def test_tasks_that_wait_for_a_slot_are_counted_and_are_no_finding(shelf):
     await shelf.claim("works")
     facts = await shelf.submit("waits")
-    assert not await shelf.store.claim(facts, "waits-1", worker="w", lease_ms=30_000, slots=1)
+    assert await shelf.store.claim(facts, "waits-1", worker="w", lease_ms=30_000, slots=1) == NotClaimed("waits")
     await shelf.store.redis.hset(shelf.store.keys.run("waits-1"), "rings", 1)
     assert (await read_tasks(shelf.store)).facts()["wait_for_slots"] == {"a": 1}
     assert await shelf.findings() == []
