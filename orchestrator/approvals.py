@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from ..shared.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..shared.records import Interrupt
 
 APPROVE, REJECT = "approve", "reject"
+DECISIONS = (APPROVE, "edit", REJECT, "respond")
 
 
 def is_approval(question: Interrupt) -> bool:
@@ -24,15 +23,13 @@ def is_approval(question: Interrupt) -> bool:
 def decide(question: Interrupt, decision: str, text: str | None = None) -> dict[str, Any]:
     """Return the answer that approves, or rejects for the reason `text`, all that a question requests.
 
-    `BadInput` where it is no such request, or does not allow this.
+    `BadInput` where it is no such request.
     """
     if not is_approval(question):
         raise BadInput(f"question {question.id} requests no approval: answer it with a VALUE")
     given: dict[str, Any] = {"type": decision, **({"message": text} if text else {})}
     if "action_requests" not in question.value:
         return given
-    for review in _list(question.value.get("review_configs")):
-        _allowed(question, review, decision)
     return {"decisions": [given] * len(question.value["action_requests"])}
 
 
@@ -42,6 +39,21 @@ def calls_to_review(question: Interrupt) -> list[dict[str, Any]]:
         return []
     calls = question.value.get("action_requests", [question.value])
     return [call for call in _list(calls) if isinstance(call, dict)]
+
+
+def allowed(question: Interrupt) -> list[list[Any]]:
+    """The decisions that a question allows for each of the tool calls that it lists; none named: any is."""
+    if not is_approval(question):
+        return []
+    reviews = [review for review in _list(question.value.get("review_configs")) if isinstance(review, dict)]
+    by_name = {str(review.get("action_name")): _list(review.get("allowed_decisions")) for review in reviews}
+    return [by_name.get(str(call.get("name")), []) for call in calls_to_review(question)]
+
+
+def example(question: Interrupt) -> str:
+    """A VALUE that decides each tool call in the first way that is allowed; what it must hold besides is left out."""
+    firsts = [next((one for one in DECISIONS if one in possible), APPROVE) for possible in allowed(question)]
+    return f'{{"decisions": [{", ".join(f"""{{"type": "{first}", …}}""" for first in firsts)}]}}'
 
 
 def check(question: Interrupt, answer: Any) -> None:
@@ -58,10 +70,12 @@ def check(question: Interrupt, answer: Any) -> None:
             f"question {question.id} requests {len(calls)} decision{'s' * (len(calls) != 1)}, one for each tool call: "
             'approve or reject them, or answer {"decisions": [{"type": "approve"}, …]}'
         )
-    reviews = {review.get("action_name"): review for review in _list(question.value.get("review_configs"))}
-    for call, decision in zip(calls, decisions, strict=True):
-        if review := reviews.get(call.get("name")):
-            _allowed(question, review, decision["type"])
+    for call, possible, decision in zip(calls, allowed(question), decisions, strict=True):
+        if possible and decision["type"] not in possible:
+            raise BadInput(
+                f"question {question.id} allows {', '.join(map(str, possible))} for {call.get('name')}, "
+                f"not {decision['type']}: answer it with a VALUE such as {example(question)}"
+            )
         if decision["type"] == "edit" and not _is_call(decision.get("edited_action")):
             raise BadInput(f'question {question.id}: an edit holds "edited_action": {{"name": …, "args": {{…}}}}')
         if decision["type"] == "respond" and not isinstance(decision.get("message"), str):
@@ -74,12 +88,3 @@ def _is_call(value: Any) -> bool:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _allowed(question: Interrupt, review: Mapping[str, Any], decision: Any) -> None:
-    allowed = review.get("allowed_decisions")
-    if allowed and decision not in allowed:
-        raise BadInput(
-            f"question {question.id} allows {', '.join(map(str, allowed))} for {review.get('action_name')}, "
-            f'not {decision}: answer it with a VALUE such as {{"decisions": [{{"type": "{allowed[0]}", …}}]}}'
-        )

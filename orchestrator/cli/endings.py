@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ...shared.statuses import Status
-from ..approvals import calls_to_review, is_approval
+from ..approvals import APPROVE, REJECT, allowed, calls_to_review, example, is_approval
 from .console import as_text, complain, visible
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DONE, ENDED_BADLY, BAD_USE, UNREACHABLE, QUESTION, TIMED_OUT, NOT_SATISFIED = range(7)
 INTERRUPTED = 130
+OPTIONS = {APPROVE: "--approve", REJECT: "--reject [TEXT]"}  #: of `answer`, which decide all calls of a question
 
 
 def exit_code(task: Task) -> int:
@@ -38,8 +39,15 @@ def asked(question: Interrupt) -> str:
 def answer_to(task: Task, question: Interrupt) -> str:
     """The command that answers a question."""
     named = f" --interrupt {question.id}" if len(task.interrupts) > 1 else ""
-    value = "--approve, or --reject [TEXT]" if is_approval(question) else "VALUE"
-    return f"outrider answer {task.task_id}{named} {value}"
+    return f"outrider answer {task.task_id}{named} {_value(question)}"
+
+
+def _value(question: Interrupt) -> str:
+    if not is_approval(question):
+        return "VALUE"
+    each = allowed(question)
+    for_all = [option for one, option in OPTIONS.items() if all(not possible or one in possible for possible in each)]
+    return ", or ".join(for_all) or f"'{example(question)}'"
 
 
 def tell_ending(task: Task) -> None:

@@ -581,6 +581,31 @@ def test_tool_calls_are_approved_or_rejected(outrider, world, question, options,
 
 
 @pytest.mark.parametrize(
+    ("configs", "offered"),
+    [
+        ([("send", ["edit"]), ("drop", ["edit"])], """'{"decisions": [{"type": "edit", …}, {"type": "edit", …}]}'"""),
+        ([("send", ["reject", "edit"])], "--reject [TEXT]"),
+        ([("send", ["edit", "approve"])], "--approve"),
+        ([("send", ["approve"]), ("drop", ["reject"])],
+         """'{"decisions": [{"type": "approve", …}, {"type": "reject", …}]}'"""),
+        ([("send", ["'; echo"])], """'{"decisions": [{"type": "approve", …}, {"type": "approve", …}]}'"""),
+        ([], "--approve, or --reject [TEXT]"),
+    ],
+)  # fmt: skip
+def test_what_a_review_allows_is_offered(outrider, world, configs, offered):
+    reviews = [{"action_name": name, "allowed_decisions": allowed} for name, allowed in configs]
+    task_id = asking(outrider, world, REVIEW | {"review_configs": reviews})
+    assert f"answer\toutrider answer {task_id} {offered}\n" in outrider("show", task_id).out
+
+
+def test_a_review_that_is_none_of_langchains_is_shown_and_answered(outrider, world):
+    question = {"action_requests": ["send", {"name": ["send"]}], "review_configs": ["x", {"allowed_decisions": 1}]}
+    task_id = asking(outrider, world, question)
+    assert f"outrider answer {task_id} --approve, or --reject [TEXT]" in outrider("show", task_id).out
+    assert outrider("answer", task_id, "--approve").code == 2
+
+
+@pytest.mark.parametrize(
     ("question", "options", "told"),
     [
         ("which?", ["--approve"], "question q1 requests no approval: answer it with a VALUE"),
