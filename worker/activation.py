@@ -20,7 +20,7 @@ from .deadlines import Deadlines
 from .emitter import Emitter
 from .executor import current_jobs
 from .grader import GradeWork
-from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retry, type_of
+from .outcomes import Cancelled, Failed, GivenBack, Retry, type_of
 from .retries import is_retryable, least_pause
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Activation:
             case GraphDrained() if self._control.drain.drain_requested:
                 return GivenBack()
             case ClaimLost():
-                return NotOurs()
+                return self._stopped(Stop.STALE)
             case NodeCancelledError(__cause__=BaseException() as own):
                 return self._failed(own)
             case _:
@@ -157,7 +157,8 @@ class Activation:
             case Stop.CANCELLED:
                 return Cancelled()
             case Stop.STALE:
-                return NotOurs()
+                # Where the claim stands after all, Redis had lost what the run saved: it goes on from what is there.
+                return GivenBack()
             case _:
                 return self._work.stopped(reason)
 

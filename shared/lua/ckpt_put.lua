@@ -2,8 +2,15 @@
 -- ARGV 7 id 8 number of the last notification that this state has ('' = none) 9 '1' where it has the run's input
 -- 10 number of segments, then (digest, segment)…, then the record, then (entry, cell)…
 -- Returns the number of whole checkpoints in the namespace, or -2: a segment is missing, bring all of them.
+-- A claim is refused too where Redis has lost what it saved or was told before, as a failover may lose the last second:
+-- a state that built on that would have holes for good.
 if refused() then return -1 end
 local id, at, cells = ARGV[7], take_segments(10), {}
+if TASK then
+  local parent = string.match(ARGV[at], '^[^\30]*')
+  if parent ~= '' and redis.call('HEXISTS', STATE, 'c' .. parent) == 0 then return -1 end
+  if (tonumber(ARGV[8]) or 0) > (tonumber(redis.call('HGET', TASK, 'seq')) or 0) then return -1 end
+end
 for i = at + 1, #ARGV, 2 do
   if incomplete(ARGV[i + 1]) then return -2 end
   cells[#cells + 1] = 'b' .. ARGV[i]

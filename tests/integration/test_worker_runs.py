@@ -451,6 +451,30 @@ async def test_a_replaced_claim_ends_its_run_quietly(bench):
     assert await bench.did(task_id) == ["a", "b"]
 
 
+async def test_a_run_goes_on_from_what_redis_has_where_that_has_lost_its_last_step(bench):
+    """As where a replica takes over that had not heard of it yet."""
+    client, pattern = bench.redis, f"{{{bench.store.keys.namespace}}}:*"
+    task_id, run_id = await bench.submit("compiled", state={"gates": ["a", "b"]})
+    running = asyncio.create_task(bench.runner.run(task_id, run_id))
+    await bench.at(task_id, "a")
+    kept = {key: await client.dump(key) async for key in client.scan_iter(pattern)}
+    await bench.open(task_id, "a")
+    await bench.at(task_id, "b")
+    for key in [key async for key in client.scan_iter(pattern)]:
+        await client.delete(key)
+    for key, value in kept.items():
+        await client.restore(key, 0, value)
+    await bench.open(task_id, "b")
+    assert isinstance(await running, GivenBack)
+
+    for gate in "ab":
+        await bench.open(task_id, gate)
+    assert isinstance(await bench.runner.run(task_id, run_id), Finished)
+    task = await bench.store.get(task_id)
+    assert (task.status, task.attempt, task.result["done"]) == (Status.SUCCESS, 0, ["a", "b", "c"])
+    assert await bench.did(task_id) == ["a", "b", "a", "b", "c"]
+
+
 # --- drain -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import operator
 import threading
 import time
 import types
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
@@ -21,6 +22,7 @@ from outrider.shared.checkpoint_layout import thread_keys
 from outrider.shared.checkpoints import SLACK, RedisSaver
 from outrider.shared.errors import BadInput, ClaimLost, OutriderError
 from outrider.shared.keys import Keys
+from outrider.shared.notification import CURSOR
 
 
 @dataclass
@@ -68,6 +70,38 @@ async def test_writes_of_a_replaced_claim_are_refused(fake_redis, namespace, cha
         await saver._change("drop", saver_keys(saver), ["t", "", "", ""])
     assert await snapshot(fake_redis) == before
     assert told == [1] * 4
+
+
+async def restore(redis, snapshot):
+    """Let Redis be what it was, as the replica is that takes over."""
+    await redis.flushall()
+    for key, value in snapshot.items():
+        await redis.restore(key, 0, value)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_no_state_builds_on_what_redis_has_lost(fake_redis, namespace, lost):
+    saver, claim = await claimed(fake_redis, namespace)
+    first = await put(saver, x=1)
+    before = await snapshot(fake_redis)
+    second = await put(saver, parent=first, y=1)
+    if lost:
+        await restore(fake_redis, before)
+    with pytest.raises(ClaimLost) if lost else nullcontext():
+        await put(saver, parent=second, x=2)
+    assert claim.stale == lost
+    assert ((await saver.aget_tuple(thread())).checkpoint["id"] == first["configurable"]["checkpoint_id"]) == lost
+
+
+@pytest.mark.parametrize(("seq", "refused"), [(2, True), (3, False)])
+async def test_no_state_knows_of_notifications_that_redis_has_lost(fake_redis, namespace, seq, refused):
+    saver, claim = await claimed(fake_redis, namespace)
+    task = Keys(namespace).task("t")
+    await fake_redis.hset(task, "seq", seq)
+    with pytest.raises(ClaimLost) if refused else nullcontext():
+        await put(saver, **{CURSOR: 3})
+    assert claim.stale == refused
+    assert await fake_redis.hget(task, "cursor") == (None if refused else b"3")
 
 
 def saver_keys(saver):
