@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 from langgraph.types import Command
 
 from ..shared.errors import UnknownTask
-from ..shared.ids import is_id, shorten
+from ..shared.ids import derived_id, is_id, shorten
+from ..shared.text import clean
 from .home import home
 from .listing import page
 from .reading import read_task
@@ -59,7 +60,17 @@ class Caller:
     def key(self) -> str | None:
         """An id of this call, the same each time its step runs; `None` where the parent's thread has no id."""
         thread_id = self.at.parent.task_id if self.at.parent else self._thread_id
-        return f"{thread_id}:{self.runtime.tool_call_id}" if thread_id else None
+        if not thread_id:
+            return None
+        return derived_id(*(clean(str(part)) for part in (thread_id, self._message_id, self.runtime.tool_call_id)))
+
+    @property
+    def _message_id(self) -> str | None:
+        """Id of the message that holds this call: some models number their calls anew in each message."""
+        for message in reversed(self.runtime.state.get("messages") or ()):
+            if any(call["id"] == self.runtime.tool_call_id for call in getattr(message, "tool_calls", ())):
+                return cast("str | None", message.id)
+        return None
 
     async def task(self, task_id: str) -> Task:
         """The task, where it descends from this parent; else an error that a model can act on."""

@@ -360,6 +360,19 @@ async def test_a_parent_gives_its_child_a_message_whatever_it_is_at(site, parent
     assert "there is no task 'unknown-too'" in read.last
 
 
+async def test_a_model_may_number_its_calls_anew_in_each_message(site, parent):
+    await site.call(parent, {**started("wait here"), "id": "call_0"})
+    await site.call(parent, {**started("wait there"), "id": "call_0"})
+    first, second = await site.children(parent)
+    for text in ("wait for this", "wait for that"):
+        message = called("update_async_task", task_id=first, message=text)
+        read = await site.call(parent, {**message, "id": "call_0"})
+        assert "goes on with your message" in read.last
+    assert len((await site.o.get(first)).runs) == 3
+    await site.rest(parent)
+    await site.end(first, second)
+
+
 async def test_a_message_that_is_to_wait_comes_once_though_its_step_runs_again(redis_url, namespace):
     env = puppets.QUICK | {"OUTRIDER_LEASE_SECONDS": "1.5"}
     async with puppets.site(redis_url, namespace) as site:
