@@ -31,6 +31,7 @@ async def notes(session: Session, parent_id: str) -> AsyncGenerator[Notification
         with session.reachable():
             after = await session.store.last_event_id(parent_id)
         lease = Lease(parent_id, session.store, session.settings)
+        session.leases.add(lease)
         try:
             while True:
                 read = await watch.patiently(lease.read)
@@ -46,6 +47,7 @@ async def notes(session: Session, parent_id: str) -> AsyncGenerator[Notification
                     lease.done = note.seq
         finally:
             await lease.leave()
+            session.leases.discard(lease)
 
 
 async def unread(session: Session, parent_id: str, *, saved: int, after: int) -> tuple[Notification, ...]:
@@ -55,7 +57,7 @@ async def unread(session: Session, parent_id: str, *, saved: int, after: int) ->
         return await session.store.unread(parent_id, saved=saved, after=after)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lease:
     """A reader's lease of an inbox, renewed until the reader leaves or another one has taken it over."""
 
@@ -65,6 +67,7 @@ class Lease:
     token: str = field(default_factory=new_token)
     done: int = 0  #: number of the last notification that was dealt with
     renewing: asyncio.Task[None] | None = None
+    leaving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def read(self) -> Read | Busy:
         """What comes next, with the lease taken or renewed."""
@@ -74,12 +77,17 @@ class Lease:
         return read
 
     async def leave(self) -> None:
-        """Let the next reader begin at once. Where Redis is away it begins when the lease has run out."""
-        if self.renewing is None:
-            return
-        self.renewing.cancel()
-        with suppress(OutriderError), reachable(self.settings):
-            await self.store.leave_inbox(self.parent_id, self.token, done=self.done)
+        """Let the next reader begin at once. Where Redis is away it begins when the lease has run out.
+
+        A second call waits for the first and does nothing.
+        """
+        async with self.leaving:
+            if self.renewing is None:
+                return
+            self.renewing.cancel()
+            self.renewing = None
+            with suppress(OutriderError), reachable(self.settings):
+                await self.store.leave_inbox(self.parent_id, self.token, done=self.done)
 
     async def _read(self, count: int) -> Read | Busy:
         return await self.store.read_inbox(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..shared.context import Running
     from ..shared.settings import Settings
     from ..shared.store import Store
+    from .inbox import Lease
 
 
 class Session:
@@ -28,6 +29,7 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.links: links.Links | None = None  #: `None`: it is not open
+        self.leases: set[Lease] = set()  #: of the inboxes that are being read
         self._config: Config | None = None
         self._catalogue = CachedCatalogue()
 
@@ -43,7 +45,10 @@ class Session:
         self.links = links.open_links(self.settings)
 
     async def close(self) -> None:
-        """Close the connections; a second call does nothing."""
+        """Leave the inboxes and close the connections; a second call does nothing."""
+        # A loop that was left by `break` has not left its inbox yet: its generator is closed some time later.
+        for lease in tuple(self.leases):
+            await lease.leave()
         opened, self.links = self.links, None
         if opened is not None:
             await opened.store.redis.aclose()

@@ -14,6 +14,7 @@ from outrider import Outrider, connect
 from outrider.orchestrator import waiting
 from outrider.orchestrator.embedded import EmbeddedRedis
 from outrider.shared.errors import BadInput, InboxLost, UnknownTask
+from outrider.shared.ids import new_token
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import EndedAs, RunStatus, Status
 from outrider.shared.transitions import Ending, Facts
@@ -101,6 +102,19 @@ async def test_what_was_at_hand_when_reading_ended_comes_again_unless_it_was_ack
         await o.acknowledge("mine", note)
     async with aclosing(o.inbox("mine")) as inbox:
         assert await read(inbox, 1) == ["three"]
+
+
+async def test_a_client_that_closes_leaves_the_inboxes_that_it_reads(o):
+    await end(o, "one")
+    async with Outrider(o.settings) as other:
+        async for _ in other.inbox("mine"):
+            break
+    async with Outrider(o.settings) as other:
+        kept = other.inbox("mine")
+        await read(kept, 1)
+    found = await o._session.store.read_inbox("mine", new_token(), "begin", lease_ms=30_000, done=0, count=1)
+    assert [note.result for note in found.notes] == ["one"]
+    await kept.aclose()
 
 
 async def test_another_reader_stands_by_until_the_first_leaves(o, waits):
