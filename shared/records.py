@@ -171,12 +171,13 @@ class Task(Record):
         return self.status.terminal and self.run_id is None
 
     def to_json(self) -> dict[str, Any]:
-        """The public form. Where the runs were not read (in a list), `result` and `runs` are left out."""
+        """The public form, without what was not read: in a list `runs`, `result`, `interrupts` and `rubric`."""
         shown = self.model_dump(mode="json")
         if self.webhook and "?" in self.webhook:  # such a part may be a secret
             shown["webhook"] = self.webhook.partition("?")[0] + "?***"
         if self.runs is None:
-            del shown["runs"], shown["result"]
+            for name in ("runs", "result", "interrupts", "rubric"):
+                del shown[name]
         return shown
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,6 +79,14 @@ def _status(task: Task) -> str:
     return f"{task.status}/{task.phase}{waits}" if task.phase else task.status.value
 
 
+def age(seconds: float) -> str:
+    """How long ago, in the largest unit that is full: a table of an 80 columns' terminal has no room for a date."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
 def _print_table(page: Page) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -85,11 +94,11 @@ def _print_table(page: Page) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("task", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    table.add_column("agent")
-    table.add_column("created", no_wrap=True)
-    table.add_column("title", overflow="ellipsis", no_wrap=True)
+    table.add_column("age", no_wrap=True, justify="right")
+    table.add_column("agent · title", overflow="ellipsis", no_wrap=True)
+    now = datetime.now(UTC)
     for task in page.tasks:
-        title = "" if task.title == task.agent else visible(task.title)
+        name = task.agent if task.title == task.agent else f"{task.agent} · {visible(task.title)}"
         status = Text(_status(task), STYLES.get(task.status, ""))
-        table.add_row(task.task_id, status, task.agent, clock(task.created_at), Text(title))
+        table.add_row(task.task_id, status, age((now - task.created_at).total_seconds()), Text(name))
     console().print(table)

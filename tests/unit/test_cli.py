@@ -16,6 +16,7 @@ from outrider.orchestrator import client as client_module
 from outrider.orchestrator import links, waiting
 from outrider.orchestrator.cli import console, main, options, watching
 from outrider.orchestrator.cli import worker as worker_verb
+from outrider.orchestrator.cli.list_tasks import age
 from outrider.orchestrator.links import Links
 from outrider.shared.errors import BadInput
 from outrider.shared.grades import Grade, GradedCriterion, GradeResult
@@ -1048,7 +1049,7 @@ def test_a_terminal_gets_a_table_and_no_control_of_its_cursor(terminal, world, m
     task_id = terminal("submit", "agent", "text", "--title", "evil \x1b[2J title").split()[0]
     monkeypatch.setenv("NO_COLOR", "1")
     table = terminal("list")
-    assert "created" in table
+    assert "age" in table
     assert task_id in table
     monkeypatch.setenv("COLUMNS", "60")
     assert task_id in terminal("list")  # which has no room for a table
@@ -1058,6 +1059,24 @@ def test_a_terminal_gets_a_table_and_no_control_of_its_cursor(terminal, world, m
             part for part in ("\x1b[2J", "\x1b]0;", "\x07", "\u202e") if part in shown
         }
         assert "\N{REPLACEMENT CHARACTER}" in shown
+
+
+def test_a_table_of_80_columns_tells_tasks_apart(terminal, monkeypatch):
+    for title in ("Compare queues", "Read them"):
+        terminal("submit", "agent", "text", "--title", title)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = terminal("list").splitlines()[1:]
+    assert [row.split(" · ")[1][:4] for row in rows] == ["Read", "Comp"]
+    assert all(row.split(" · ")[0].endswith(" s  agent") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-3, "0 s"), (59.9, "59 s"), (60, "1 min"), (3599, "59 min"), (86399, "23 h"), (90_000, "1 d")],
+)
+def test_an_age_is_told_in_its_largest_unit(seconds, shown):
+    assert age(seconds) == shown
 
 
 @pytest.mark.usefixtures("conversation")
