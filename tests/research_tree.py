@@ -45,7 +45,7 @@ class Trees:
                 agents=Agents(config.agents, config.folder),
                 held=Held(),
                 ring=self._ring,
-                worker_id="here",
+                worker="here",
             )
         )
         self.outrider = Outrider(self.settings)

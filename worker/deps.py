@@ -28,5 +28,5 @@ class Deps:
     agents: Agents
     held: Held
     ring: Callable[[Bell], Awaitable[None]]  #: off the loop
-    worker_id: str
+    worker: str  #: its name among Celery's workers, as monitors show it
     deliver: Callable[[], None] = lambda: None  #: look for due deliveries at once

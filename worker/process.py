@@ -73,7 +73,7 @@ class WorkerProcess:
 
     def __init__(self, settings: Settings, config: Config, app: Celery, concurrency: int, node: str) -> None:
         self.settings = settings
-        self.worker_id = f"{socket.gethostname()}:{os.getpid()}"
+        self._id = f"{socket.gethostname()}:{os.getpid()}"  # a worker of prefork has several processes
         self.draining = False
         self._config, self._app, self._node = config, app, node
         self._agents = Agents(config.agents, config.folder)
@@ -126,7 +126,7 @@ class WorkerProcess:
                 agents=self._agents,
                 held=self._held,
                 ring=self._ring_off_loop,
-                worker_id=self.worker_id,
+                worker=self._node,
                 deliver=deliverer.look,
             )
             heartbeat = Heartbeat(settings, self._held, self._loop)
@@ -172,14 +172,14 @@ class WorkerProcess:
             while True:
                 try:
                     queues = self._app.amqp.queues.consume_from
-                    await catalogue.publish(store.redis, store.keys, self.worker_id, published, valid_ms, queues=queues)
+                    await catalogue.publish(store.redis, store.keys, self._id, published, valid_ms, queues=queues)
                 except RedisError as error:
                     log.warning("catalogue.not_published", error=type(error).__name__)
                 await asyncio.sleep(pause)
         finally:
             with suppress(RedisError, TimeoutError):
                 async with asyncio.timeout(WITHDRAW_SECONDS):
-                    await catalogue.withdraw(store.redis, store.keys, self.worker_id)
+                    await catalogue.withdraw(store.redis, store.keys, self._id)
 
     async def _ring_off_loop(self, bell: Bell) -> None:
         await self._loop.run_in_executor(self._bells, self._ring, bell, time.monotonic())

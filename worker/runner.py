@@ -51,7 +51,7 @@ class Runner:
             claimed = await store.claim(
                 facts,
                 run_id,
-                worker=deps.worker_id,
+                worker=deps.worker,
                 lease_ms=deps.settings.lease_ms,
                 slots=deps.config.slots(facts.agent),
             )

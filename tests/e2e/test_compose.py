@@ -140,7 +140,9 @@ async def kill_one_at_work(client, workers):
             worker.send_signal(signal.SIGSTOP)
             for task in (await client.list(status=["running"], limit=1000)).tasks:
                 runs = (await client.get(task.task_id)).runs
-                if any(str(run.worker).endswith(f":{worker.pid}") and run.status == "running" for run in runs):
+                if any(
+                    str(run.worker).startswith(f"outrider-{worker.pid}@") and run.status == "running" for run in runs
+                ):
                     worker.kill()
                     return [run.run_id for run in runs if run.status == "running"]
             worker.send_signal(signal.SIGCONT)

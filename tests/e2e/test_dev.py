@@ -153,7 +153,11 @@ def test_all_is_up_found_stopped_and_there_again(folder):
         done = outrider(folder, "submit", "echo", "hello", "--wait")
         assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "heard hello"), done.stderr
         task_id = done.stdout.split()[0]
-        assert outrider(folder, "doctor").returncode == 0
+        doctor = outrider(folder, "doctor", "--json")
+        assert doctor.returncode == 0
+        (worker,) = json.loads(doctor.stdout)["facts"]["workers"]
+        (run,) = json.loads(outrider(folder, "show", task_id, "--json").stdout)["runs"]
+        assert run["worker"] == worker["name"]
 
         second = outrider(folder, "dev")
         assert second.returncode == 2

@@ -65,6 +65,7 @@ async def test_states_agree_and_nothing_secret_is_shown(house):
             job = await flower.shows(task.run_id, state)
             assert job["args"] == f"{agent} · about {agent} · {task.task_id}"
             assert (job["name"], job["kwargs"]) == ("outrider.run", "{}")
+            assert job["worker"] == (await client.get(task.task_id)).runs[0].worker
             if state == "FAILURE":
                 assert job["exception"] == "AgentFailed('ValueError')"
         for path in ("/api/tasks", "/api/workers?refresh=1", "/tasks", f"/task/{task.run_id}", "/workers"):

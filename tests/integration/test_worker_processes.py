@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 
 import pytest
 
@@ -139,6 +140,7 @@ async def test_prefork_runs_in_one_child_with_one_loop_and_drains(site):
             task = await site.settled(task_id)
             assert task.status is Status.SUCCESS
             pids.update(task.result["done"])
+            assert task.runs[0].worker == f"outrider-{worker.process.pid}@{socket.gethostname()}"
         assert len(pids) == 1
         assert pids != {str(worker.process.pid)}
         assert (await catalogue.read(site.desk.redis, site.desk.store.keys)).queues == {"subagents", "parents"}
