@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from redis.exceptions import NoScriptError
@@ -15,11 +17,13 @@ from redis.exceptions import NoScriptError
 from .statuses import MOVES, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import redis.asyncio
 
     from .statuses import State
+
+Argument: TypeAlias = str | bytes | int | float
 
 #: Scripts about one task begin with the prelude; these are about many tasks, or about none.
 ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "closed", "take_delivery", "end_delivery"})
@@ -27,6 +31,8 @@ ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "closed", "take_del
 FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire", "update"})
 #: These deal out the slots of an agent.
 SLOTS = frozenset({"claim", "admit"})
+#: Where a script names its arguments.
+_NAMED = re.compile(r"^local ([\w,\s]+) = unpack\(ARGV, 1, \d+\)$", re.MULTILINE)
 
 
 def _lua(name: str) -> str:
@@ -55,13 +61,22 @@ class Script(NamedTuple):
 
     sha: str
     text: str
+    arguments: tuple[str, ...]  #: the names that the script gives to its first arguments, where it names any
 
     @classmethod
     def of(cls, text: str) -> Script:
         """Name a script."""
-        return cls(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
+        named = _NAMED.search(text)
+        arguments = tuple(re.split(r",\s*", named[1])) if named else ()
+        return cls(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, arguments)
 
-    async def run(self, redis: redis.asyncio.Redis, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
+    def in_order(self, given: Mapping[str, Argument]) -> list[Argument]:
+        """The named arguments in the script's own order."""
+        if len(given) != len(self.arguments):
+            raise TypeError(f"the script takes {', '.join(self.arguments)}, and was given {', '.join(given)}")
+        return [given[name] for name in self.arguments]
+
+    async def run(self, redis: redis.asyncio.Redis, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run it, loading it where Redis does not know it, and return its reply.
 
         Of many that find it unknown at once, as after a restart of Redis, one sends its text and the others wait.
@@ -100,10 +115,20 @@ class Scripts:
         self._redis = redis
         self._known: dict[str, Script] = {}
 
-    async def __call__(self, name: str, keys: list[str], args: list[str | bytes | int | float]) -> list[Any]:
-        """Run a script and return its reply."""
+    async def __call__(
+        self,
+        name: str,
+        keys: list[str],
+        args: Mapping[str, Argument] | Sequence[Argument],
+        rest: Iterable[Argument] = (),
+    ) -> list[Any]:
+        """Run a script and return its reply.
+
+        `args` has by name what the script names (a plain sequence where it names none), and `rest` what follows.
+        """
         script = self._known.get(name)
         if script is None:
             script = self._known[name] = Script.of(source(name))
-        reply: list[Any] = await script.run(self._redis, keys, args)
+        first = script.in_order(args) if isinstance(args, Mapping) else args
+        reply: list[Any] = await script.run(self._redis, keys, [*first, *rest])
         return reply

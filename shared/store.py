@@ -7,7 +7,7 @@ its claim and are refused, with `False`, once a later claim or a cancel has repl
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .bells import bells_of
 from .context import Claim
@@ -24,12 +24,12 @@ from .store_questions import Questions
 from .store_removal import Removal
 from .store_submits import Submits
 from .store_updates import Updates
-from .transitions import Claimed, Cut, NotClaimed, Settled
+from .transitions import Claimed, Cut, NotClaimed, Settled, flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .transitions import Ending, Facts
+    from .transitions import Ending, Event, Facts
 
 
 class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, Removal):
@@ -47,16 +47,16 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
         reply = await self._scripts(
             "claim",
             [*self._task_keys(facts, run_id), self.keys.inbox(facts.task_id), *self._ancestor_keys(facts)],
-            [
-                facts.task_id,
-                run_id,
-                token,
-                worker,
-                lease_ms,
-                json.dumps({"worker": worker}),
-                slots,
-                self._ring_again_ms,
-            ],
+            {
+                "task_id": facts.task_id,
+                "run_id": run_id,
+                "token": token,
+                "worker": worker,
+                "lease_ms": lease_ms,
+                "event_data": json.dumps({"worker": worker}),
+                "slots": slots,
+                "ring_again_ms": self._ring_again_ms,
+            },
         )
         if reply[0] == b"cut":
             return await self._cut(facts)
@@ -100,33 +100,31 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
                 self.keys.delivery(run_id),
                 *self._ancestor_keys(facts),
             ],
-            [
-                claim.task_id,
-                claim.run_id,
-                claim.epoch,
-                claim.token,
-                int(only_expired),
-                ending.run_status.value,
-                ending.ended_as.value,
-                ending.task_status.value,
-                ending.task_phase.value if ending.task_phase else "",
-                ending.result or "",
-                ending.error_type,
-                ending.error_message,
-                ending.usage.model_dump_json() if ending.usage else "",
-                asks,
-                " ".join(interrupt.id for interrupt in ending.interrupts),
-                note,
-                family.next_run,
-                family.wake_run,
-                self._ring_again_ms,
-                ending.grade.model_dump_json() if ending.grade else "",
-                json.dumps({FEEDBACK: ending.feedback}) if ending.feedback else "",
-                *delivery_of(facts, run_id, note),
-                *(part for kind, data in ending.events for part in (kind, json.dumps(data))),
-                "task.settled" if ending.task_phase is None else "task.waiting",
-                json.dumps(_last_event(ending)),
-            ],
+            {
+                "task_id": claim.task_id,
+                "run_id": claim.run_id,
+                "epoch": claim.epoch,
+                "token": claim.token,
+                "only_expired": int(only_expired),
+                "run_status": ending.run_status.value,
+                "ended_as": ending.ended_as.value,
+                "status": ending.task_status.value,
+                "phase": ending.task_phase.value if ending.task_phase else "",
+                "result": ending.result or "",
+                "error_type": ending.error_type,
+                "error_message": ending.error_message,
+                "usage": ending.usage.model_dump_json() if ending.usage else "",
+                "interrupts": asks,
+                "asked": " ".join(interrupt.id for interrupt in ending.interrupts),
+                "note": note,
+                "next_id": family.next_run,
+                "wake_id": family.wake_run,
+                "ring_again_ms": self._ring_again_ms,
+                "grade": ending.grade.model_dump_json() if ending.grade else "",
+                "revision": json.dumps({FEEDBACK: ending.feedback}) if ending.feedback else "",
+                **delivery_of(facts, run_id, note),
+            },
+            flat([*ending.events, _last_event(ending)]),
         )
         if reply[0] == b"cut":
             return await self._cut(facts)
@@ -146,18 +144,17 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
             return None
         return await self.notes_of(reply[1])
 
-    async def emit(self, claim: Claim, events: Sequence[tuple[str, dict[str, Any]]]) -> bool:
+    async def emit(self, claim: Claim, events: Sequence[Event]) -> bool:
         """Put events of a running agent into its task's stream. `False`: the claim was replaced."""
-        parts = [part for kind, data in events for part in (kind, json.dumps(data))]
-        reply = await self._scripts(
-            "emit", self._task_keys(claim.facts, claim.run_id), [claim.run_id, claim.epoch, claim.token, *parts]
-        )
+        keys = self._task_keys(claim.facts, claim.run_id)
+        reply = await self._scripts("emit", keys, [claim.run_id, claim.epoch, claim.token], flat(events))
         return bool(reply[0] == b"emitted")
 
 
-def _last_event(ending: Ending) -> dict[str, Any]:
+def _last_event(ending: Ending) -> Event:
+    kind = "task.settled" if ending.task_phase is None else "task.waiting"
     asks = {"interrupts": [interrupt.id for interrupt in ending.interrupts]} if ending.interrupts else {}
-    return {"status": ending.task_status.value, "error_type": ending.error_type or None, **asks}
+    return kind, {"status": ending.task_status.value, "error_type": ending.error_type or None, **asks}
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:

@@ -106,18 +106,18 @@ class Cancels(Clockwork):
                     self.keys.delivery(last_run),
                     *self._ancestor_keys(facts),
                 ],
-                [
-                    task.task_id,
-                    task.run_id or "",
-                    json.dumps({"status": Status.CANCELLED.value}),
-                    int(keep_children),
-                    note,
-                    int(not tell_parent),
-                    family.wake_run,
-                    self._ring_again_ms,
-                    int(only_cut),
-                    *delivery_of(facts, last_run, note),
-                ],
+                {
+                    "task_id": task.task_id,
+                    "run_id": task.run_id or "",
+                    "event_data": json.dumps({"status": Status.CANCELLED.value}),
+                    "keep_children": int(keep_children),
+                    "note": note,
+                    "quietly": int(not tell_parent),
+                    "wake_id": family.wake_run,
+                    "ring_again_ms": self._ring_again_ms,
+                    "only_cut": int(only_cut),
+                    **delivery_of(facts, last_run, note),
+                },
             )
             match reply[0]:
                 case b"cancelled":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from .limits import MAX_PENDING, Usage
 from .scripts import Scripts
 from .store_queries import Queries
-from .transitions import Due
+from .transitions import Due, flat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from .bells import Bell
     from .context import Claim
     from .records import Fault
-    from .transitions import Facts
+    from .scripts import Argument
+    from .transitions import Event, Facts
 
-Events: TypeAlias = "Sequence[tuple[str, dict[str, Any]]]"
 # The pause before another attempt doubles with each error since the last new checkpoint. A run waits a random part of
 # it, at least half: else all that one outage stopped would come back together.
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 2_000, 60_000
 #: How many workers one run may lose in all, however many checkpoints lie between. A worker that is told to stop gives
 #: its runs back, so this many losses are no bad luck: the run itself kills its workers.
 MAX_LOSSES = 20
+#: What `release.lua` is given where the run is not tried again after an error.
+NO_RETRY: dict[str, Argument] = dict.fromkeys(
+    ("error_type", "error_json", "error_message", "least_ms", "first_ms", "longest_ms", "part"), ""
+)
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 
 
@@ -82,7 +86,7 @@ class Clockwork(Queries):
             args += [claim.task_id, claim.run_id, claim.epoch, claim.token, usage.model_dump_json() if usage else ""]
         return [bool(flag) for flag in await self._scripts("heartbeat", keys, args)]
 
-    async def give_back(self, claim: Claim, usage: Usage | None = None, events: Events = ()) -> bool:
+    async def give_back(self, claim: Claim, usage: Usage | None = None, events: Sequence[Event] = ()) -> bool:
         """Return a claimed run to `pending`, same attempt, with the task's usage and the events so far.
 
         `False`: it was replaced.
@@ -97,7 +101,7 @@ class Clockwork(Queries):
         least_ms: int,
         max_attempts: int,
         usage: Usage | None = None,
-        events: Events = (),
+        events: Sequence[Event] = (),
     ) -> tuple[str, int]:
         """Return a claimed run to `pending` for another attempt after an error, attempt + 1, with a pause before it.
 
@@ -105,14 +109,21 @@ class Clockwork(Queries):
         no attempt is left: then nothing was changed, and the caller settles it. The caller rings no bell: a sweeper
         does when the pause is over.
         """
-        pause = (least_ms, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, random.uniform(0.5, 1))  # noqa: S311 no secret
         return await self._release(
             claim,
             "retried",
             max_attempts=max_attempts,
             usage=usage,
-            retry=(error.type, json.dumps(error.type), error.message, *pause),
             events=events,
+            retry={
+                "error_type": error.type,
+                "error_json": json.dumps(error.type),
+                "error_message": error.message,
+                "least_ms": least_ms,
+                "first_ms": FIRST_PAUSE_MS,
+                "longest_ms": LONGEST_PAUSE_MS,
+                "part": random.uniform(0.5, 1),  # noqa: S311 no secret
+            },
         )
 
     async def take_lost(self, claim: Claim, *, max_attempts: int) -> str:
@@ -130,25 +141,25 @@ class Clockwork(Queries):
         *,
         max_attempts: int = 0,
         usage: Usage | None = None,
-        retry: Sequence[Any] = ("",) * 7,
-        events: Events = (),
+        events: Sequence[Event] = (),
+        retry: Mapping[str, Argument] = NO_RETRY,
     ) -> tuple[str, int]:
         reply = await self._scripts(
             "release",
             self._task_keys(claim.facts, claim.run_id),
-            [
-                claim.task_id,
-                claim.run_id,
-                how,
-                claim.epoch,
-                claim.token,
-                self._ring_again_ms,
-                usage.model_dump_json() if usage else "",
-                max_attempts,
-                MAX_LOSSES,
-                *retry,
-                *(part for kind, data in events for part in (kind, json.dumps(data))),
-            ],
+            {
+                "task_id": claim.task_id,
+                "run_id": claim.run_id,
+                "how": how,
+                "epoch": claim.epoch,
+                "token": claim.token,
+                "ring_again_ms": self._ring_again_ms,
+                "usage": usage.model_dump_json() if usage else "",
+                "max_attempts": max_attempts,
+                "max_losses": MAX_LOSSES,
+                **retry,
+            },
+            flat(events),
         )
         return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0
 
@@ -157,17 +168,22 @@ class Clockwork(Queries):
 
         `False`: the run was not cancelled, or under a later claim; with `only_expired` also where its lease is good.
         """
-        used, late = usage.model_dump_json() if usage else "", ("", "")
+        args: dict[str, Argument] = {
+            "task_id": claim.task_id,
+            "run_id": claim.run_id,
+            "epoch": claim.epoch,
+            "token": claim.token,
+            "only_expired": int(only_expired),
+            "usage": usage.model_dump_json() if usage else "",
+            "late_seen": "",
+            "late": "",
+        }
         while True:
-            status, *rest = await self._scripts(
-                "stopped",
-                self._task_keys(claim.facts, claim.run_id),
-                [claim.task_id, claim.run_id, claim.epoch, claim.token, int(only_expired), used, *late],
-            )
+            status, *rest = await self._scripts("stopped", self._task_keys(claim.facts, claim.run_id), args)
             if status != b"late" or usage is None:
                 return bool(status == b"stopped")
             noted, others = (Usage.model_validate_json(text or b"{}") for text in rest)
-            late = rest[1].decode(), others.plus(usage.minus(noted)).model_dump_json()
+            args |= {"late_seen": rest[1], "late": others.plus(usage.minus(noted)).model_dump_json()}
 
     async def sweep(self, *, lease_ms: int, every_ms: float = 0) -> Due:
         """Which leases ran out, which bells are overdue and which questions expired, a page of each.

@@ -51,20 +51,21 @@ class Troubles:
     waiting: int  #: that nobody has tried yet
 
 
-def delivery_of(facts: Facts, run_id: str, note: str) -> tuple[str, str, str]:
+def delivery_of(facts: Facts, run_id: str, note: str) -> dict[str, str]:
     """What scripts get of a delivery: its run, its id, and the facts as JSON; all empty where no webhook is told.
 
     The facts are those of a parent's notification, with the number of media instead of the media, and with the command
     that prints the whole result.
     """
     if not facts.webhook or not note:
-        return "", "", ""
+        return {"told_by": "", "delivery_id": "", "told": ""}
     told = json.loads(note)
-    return (
-        run_id,
-        told["id"],
-        json.dumps({**told, "media": len(told["media"]), "whole_result": f"outrider show {facts.task_id} --result"}),
-    )
+    whole = f"outrider show {facts.task_id} --result"
+    return {
+        "told_by": run_id,
+        "delivery_id": told["id"],
+        "told": json.dumps({**told, "media": len(told["media"]), "whole_result": whole}),
+    }
 
 
 class Deliveries(Clockwork):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .errors import BadInput, InboxLost, OutriderError, UnknownTask
 from .notification import Notification
 from .statuses import Status
 from .store_clockwork import Clockwork
 from .transitions import Facts
+
+if TYPE_CHECKING:
+    from .scripts import Argument
 
 EXTERNAL = "external"  #: the `home` of such a task, and its agent's name where none is given
 MOST_READ = 100  #: notifications that a reader with a cursor of its own gets at once
@@ -63,18 +66,18 @@ class ExternalParents(Clockwork):
 
         Raise `InboxLost` where another reader took over, `UnknownTask`, and `BadInput` where the task runs in workers.
         """
-        return await self._inbox(task_id, [token, how, lease_ms, done, done, count])
+        return await self._inbox(task_id, token=token, how=how, lease_ms=lease_ms, done=done, after=done, count=count)
 
     async def leave_inbox(self, task_id: str, token: str, *, done: int) -> None:
         """Give the lease up, so that the next reader need not wait for its end."""
-        await self._inbox(task_id, [token, "end", 0, done, done, 0])
+        await self._inbox(task_id, token=token, how="end", lease_ms=0, done=done, after=done, count=0)
 
     async def unread(self, task_id: str, *, saved: int, after: int) -> tuple[Notification, ...]:
         """What comes after a number in an inbox, a page at most; the reader's saved state has all up to `saved`."""
-        read = await self._inbox(task_id, ["", "go on", 0, saved, after, MOST_READ])
+        read = await self._inbox(task_id, token="", how="go on", lease_ms=0, done=saved, after=after, count=MOST_READ)
         return read.notes if isinstance(read, Read) else ()
 
-    async def _inbox(self, task_id: str, args: list[str | bytes | int | float]) -> Read | Busy:
+    async def _inbox(self, task_id: str, **args: Argument) -> Read | Busy:
         answer, *rest = await self._scripts(
             "inbox",
             [*self._task_keys(Facts(task_id, EXTERNAL), None), self.keys.inbox(task_id)],

@@ -34,7 +34,13 @@ class Questions(Clockwork):
         status, *rest = await self._scripts(
             "answer",
             [*self._task_keys(facts, None), *family.keys, self.keys.answers(facts.task_id)],
-            [facts.task_id, interrupt or "", json.dumps(value), new_token(), family.next_run, self._ring_again_ms],
+            {
+                "id": interrupt or "",
+                "value": json.dumps(value),
+                "call_id": new_token(),
+                "next_id": family.next_run,
+                "ring_again_ms": self._ring_again_ms,
+            },
         )
         match status:
             case b"answered":
@@ -68,18 +74,18 @@ class Questions(Clockwork):
                 self.keys.deliveries(),
                 self.keys.delivery(run_id),
             ],
-            [
-                facts.task_id,
-                run_id,
-                UNANSWERED,
-                "nobody answered its question in time (answer_within bounds the wait)",
-                json.dumps({"status": Status.TIMEOUT.value, "error_type": UNANSWERED}),
-                note,
-                family.wake_run,
-                self._ring_again_ms,
-                family.next_run,
-                *delivery_of(facts, run_id, note),
-            ],
+            {
+                "task_id": facts.task_id,
+                "run_id": run_id,
+                "error_type": UNANSWERED,
+                "error_message": "nobody answered its question in time (answer_within bounds the wait)",
+                "event_data": json.dumps({"status": Status.TIMEOUT.value, "error_type": UNANSWERED}),
+                "note": note,
+                "wake_id": family.wake_run,
+                "ring_again_ms": self._ring_again_ms,
+                "next_id": family.next_run,
+                **delivery_of(facts, run_id, note),
+            },
         )
         return Settled(bells_of(*reply[1:])) if reply[0] == b"expired" else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .scripts import Argument
 from .statuses import Status
 from .store_clockwork import Clockwork
 from .transitions import Remains
@@ -26,7 +27,7 @@ class Removal(Clockwork):
 
     async def condemn(self, root_id: str, *, older_than_ms: int) -> bool:
         """Hide a tree whose tasks have all ended so long ago; `False`: it stays as it is."""
-        keys, args = [self.keys.trees(), self.keys.condemned()], list[str | bytes | int | float]([older_than_ms])
+        keys, args = [self.keys.trees(), self.keys.condemned()], list[Argument]([older_than_ms])
         level = [root_id]
         while level:
             below: list[str] = []

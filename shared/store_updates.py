@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .context import Claim
     from .records import Task
     from .rubric import Rubric
+    from .scripts import Argument
 
 
 class Updates(Clockwork):
@@ -43,7 +44,7 @@ class Updates(Clockwork):
         nothing. A `rubric` replaces the task's at once, and its grade runs go to `grade_queue`. `claim` is that of an
         ancestor's run which updates; a stale one is refused with `ClaimLost`.
         """
-        new_run, mark = new_id(), key or new_id()
+        new_run, update_id = new_id(), key or new_id()
         while True:
             task = await self.peek(task_id)
             facts, last_run = Facts.of(task), await self._newest_run(task_id)
@@ -57,20 +58,20 @@ class Updates(Clockwork):
                     self.keys.control(),
                     *self._ancestor_keys(facts),
                 ],
-                [
-                    task_id,
-                    last_run,
-                    f"{task.status}/{task.phase or ''}",
-                    _how(task, strategy),
-                    json.dumps(given),
-                    mark,
-                    self._ring_again_ms,
-                    new_run,
-                    *_fence(facts, claim),
-                    rubric.model_dump_json() if rubric else "",
-                    grade_queue or "",
-                    int(key is not None),
-                ],
+                {
+                    "task_id": task_id,
+                    "last_run": last_run,
+                    "seen": f"{task.status}/{task.phase or ''}",
+                    "how": _how(task, strategy),
+                    "input": json.dumps(given),
+                    "update_id": update_id,
+                    "ring_again_ms": self._ring_again_ms,
+                    "run_id": new_run,
+                    **_fence(facts, claim),
+                    "rubric": rubric.model_dump_json() if rubric else "",
+                    "grade_queue": grade_queue or "",
+                    "keyed": int(key is not None),
+                },
             )
             match reply[0]:
                 case b"started":
@@ -101,8 +102,9 @@ def _how(task: Task, strategy: Strategy | None) -> str:
     return strategy.value if strategy else "refuse"
 
 
-def _fence(facts: Facts, claim: Claim | None) -> tuple[str | int, ...]:
+def _fence(facts: Facts, claim: Claim | None) -> dict[str, Argument]:
     """Which ancestor updates, and its claim."""
     if claim is None:
-        return "", "", "", ""
-    return facts.ancestors.index(claim.task_id) + 1, claim.run_id, claim.epoch, claim.token
+        return {"by": "", "by_run": "", "by_epoch": "", "by_token": ""}
+    by = facts.ancestors.index(claim.task_id) + 1
+    return {"by": by, "by_run": claim.run_id, "by_epoch": claim.epoch, "by_token": claim.token}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from .notification import Notification
     from .records import Interrupt, Run, Task
     from .statuses import EndedAs, Phase, RunStatus, Status
+
+
+#: An event that a run's worker writes: its type and its data.
+Event: TypeAlias = tuple[str, dict[str, Any]]
+
+
+def flat(events: Sequence[Event]) -> list[str]:
+    """Events as scripts are given them: type, data as JSON, …."""
+    return [part for kind, data in events for part in (kind, json.dumps(data))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +152,7 @@ class Ending:
     usage: Usage | None = None  #: of the whole task
     grade: Grade | None = None  #: of a grade run
     feedback: str = ""  #: what the agent is told that is to revise its work
-    events: Sequence[tuple[str, dict[str, Any]]] = field(default=())  #: that were not written yet
+    events: Sequence[Event] = ()  #: that were not written yet
 
 
 @dataclass(frozen=True, slots=True)

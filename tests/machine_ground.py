@@ -100,10 +100,10 @@ class Twice:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def __call__(self, name: str, keys: list[str], args: list[Any]) -> list[Any]:
-        reply = await self._scripts(name, keys, args)
-        if name in ANSWERS_ALIKE or (name == "release" and args[2] != "lost"):
-            again = await self._scripts(name, keys, args)
+    async def __call__(self, name: str, keys: list[str], *args: Any) -> list[Any]:
+        reply = await self._scripts(name, keys, *args)
+        if name in ANSWERS_ALIKE or (name == "release" and args[0]["how"] != "lost"):
+            again = await self._scripts(name, keys, *args)
             if name in {"cancel", "release"}:  # which tell what the status was before, and how long a pause is still
                 again[1:2] = reply[1:2]
             assert again == reply, f"{name}, called twice, answers otherwise"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..shared.grades import Grade
     from ..shared.limits import Usage
     from ..shared.records import Interrupt
+    from ..shared.transitions import Event
 
 MAX_ERROR = 10_000  #: characters of an error's message in the record
 MAX_TYPE = 200  #: of the name of its type
@@ -133,7 +134,7 @@ def grade_event(grade: Grade) -> dict[str, Any]:
     }
 
 
-def ending(outcome: Settling, usage: Usage | None = None, events: Sequence[tuple[str, dict[str, Any]]] = ()) -> Ending:
+def ending(outcome: Settling, usage: Usage | None = None, events: Sequence[Event] = ()) -> Ending:
     """What the store writes for an outcome. `usage` is the whole task's; without it that of the record stays."""
     match outcome:
         case Finished(result):

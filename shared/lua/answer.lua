@@ -1,11 +1,12 @@
 -- Take an answer to a question of the task. The last answer starts a run, which is given all of them. A repeated call
 -- gets the same reply.
 -- KEYS  after the family: 30 the task's answers: by question, and which question each call answered
--- ARGV  task_id  id of the question ('' = the only open one)  value  id of this call  id for a next run  ring_again_ms
+-- ARGV  id (of the question, '' = the only open one)  value  call_id (of this call)  next_id (for the run that goes on)
+--       ring_again_ms
 -- Returns {'answered', id, {ids still open}, what the bell of the run needs}, {'several', {open ids}},
 --         {'not_asked', {open ids}}, {'not_waiting', status}, or {'unknown'}
-local ANSWERS, CALL = KEYS[30], 'by ' .. ARGV[4]
-local id = ARGV[2]
+local id, value, call_id, next_id, ring_again_ms = unpack(ARGV, 1, 5)
+local ANSWERS, CALL = KEYS[30], 'by ' .. call_id
 local task = redis.call('HMGET', TASK, 'status', 'phase', 'asked', 'asks', 'cursor', 'answer_queue')
 if not task[1] then return {'unknown'} end
 
@@ -30,7 +31,7 @@ end
 if #left == #open then return {'not_asked', open} end
 
 if task[3] == task[4] then redis.call('DEL', ANSWERS) end
-redis.call('HSET', ANSWERS, id, ARGV[3], CALL, id)
+redis.call('HSET', ANSWERS, id, value, CALL, id)
 redis.call('HSET', TASK, 'asks', table.concat(left, ' '), 'updated_ms', int(NOW))
 local data = '{"status":"%s","id":"' .. id .. '","open":' .. #left .. '}'
 if #left > 0 then
@@ -48,5 +49,5 @@ redis.call('HDEL', LARGE, 'interrupts')
 -- News never rides on an answer: what is there comes before the run's next model call, or wakes the task after it.
 local cursor = tonumber(task[5]) or 0
 redis.call('HSET', NEXT_RUN, 'inbox_from', int(cursor + 1), 'inbox_to', int(cursor))
-return {'answered', id, left, begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, ARGV[5], 'agent', task[6],
-  '{"answers":{' .. table.concat(values, ',') .. '}}', 'task.answered', string.format(data, 'pending'), ARGV[6])}
+return {'answered', id, left, begin(TASK, EVENTS, RUNS, NEXT_RUN, NEXT_INPUT, next_id, 'agent', task[6],
+  '{"answers":{' .. table.concat(values, ',') .. '}}', 'task.answered', string.format(data, 'pending'), ring_again_ms)}

@@ -5,10 +5,10 @@
 -- KEYS  after the family: 30 the task's follow-ups  31 control channel  32 the task's children
 --       33 tasks whose descendants are to be closed  34 deliveries that are due
 --       35 the delivery of this end  36 … ancestors, root first  last: the tree's snapshots
--- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event data  keep_children ('1' | '0')
---       note for the parent  quietly ('1': tell it only where it rests)  id for a wake run of the parent  ring_again_ms
---       only_cut ('1': leave the task alone unless an ancestor was cancelled with its children)
---       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
+-- ARGV  task_id  run_id (the active run that the caller saw, '' = none)  event_data  keep_children ('1' | '0')
+--       note (for the parent)  quietly ('1': tell the parent only where it rests)  wake_id (for a run of the parent)
+--       ring_again_ms  only_cut ('1': leave the task alone unless an ancestor was cancelled with its children)
+--       of the webhook's delivery ('' = there is none): told_by (the run by which the end is told)  delivery_id  told
 -- Returns {'cancelled', status before, has_children, what the bell of the parent's wake needs, follow-ups dropped},
 --         {'already_finished', status, has_children}, {'left', status, has_children}, {'moved'} where another run is
 --         active by now, or {'unknown'}; has_children is 1 or 0

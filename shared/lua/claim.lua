@@ -2,13 +2,13 @@
 -- range of notifications. Where no slot is free, or others have waited longer for the free ones, the run stays pending
 -- and waits for one. The same token again gets the same reply.
 -- KEYS  18 the task's inbox  19 … ancestors, root first  last: the tree's snapshots
--- ARGV  task_id  run_id  token  worker  lease_ms  event data  how many slots its agent has (0 = no bound)  ring_again_ms
+-- ARGV  task_id  run_id  token  worker  lease_ms  event_data  slots (how many its agent has, 0 = no bound)  ring_again_ms
 -- Returns {'claimed', epoch, input, fields of the task, fields of the run, entries of the inbox, context, configurable,
 --          items of the snapshot that the run begins with},
 --         {'dropped', status of the run ('' = there is none)}, {'waits'} for a slot, {'early', type of the error} where its
 --         next attempt may not start yet, or {'cut'} where an ancestor was cancelled with its children
-local task_id, run_id, token = ARGV[1], ARGV[2], ARGV[3]
-local lease_until = NOW + tonumber(ARGV[5])
+local task_id, run_id, token, worker, lease_ms, event_data, slots, ring_again_ms = unpack(ARGV, 1, 8)
+local lease_until = NOW + tonumber(lease_ms)
 
 local function snapshot()
   local name, items = redis.call('HGET', RUN, 'fork'), {}
@@ -42,19 +42,19 @@ local function take_unsaved(fork)
 end
 
 -- Whether the run may have a slot now. If not, it waits in its place.
-local function has_turn(it, created, slots)
-  if slots == 0 then return true end
+local function has_turn(it, created)
+  if slots == '0' then return true end
   local score = tonumber(redis.call('ZSCORE', SLOTS, it))
   if score and score > NOW then return true end
   if not score or score >= 0 then redis.call('ZADD', SLOTS, created - BELOW_ZERO, it) end
-  if redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES) then return true end
+  if redis.call('ZRANK', SLOTS, it) < tonumber(slots) - taken(SLOTS, LEASES) then return true end
   if redis.call('HGET', TASK, 'waits_for') ~= 'slot' then
     redis.call('HSET', TASK, 'waits_for', 'slot')
     emit(EVENTS, 'run.waits', run_id, '{"for":"slot"}')
   end
   -- Whoever frees a slot rings, and so does each sweep. This bell is for when no worker has slots for the agent any
   -- more.
-  redis.call('ZADD', RING_AT, NOW + tonumber(ARGV[8]) * 2 ^ 6, it)
+  redis.call('ZADD', RING_AT, NOW + tonumber(ring_again_ms) * 2 ^ 6, it)
   return false
 end
 
@@ -65,11 +65,11 @@ if run[1] == 'running' and run[2] == token then return facts() end
 if run[1] ~= 'pending' then return {'dropped', run[1]} end
 if is_cut(TASK, 19) then return {'cut'} end
 if (tonumber(run[6]) or 0) > NOW then return {'early', run[7] or ''} end
-if not grades and not has_turn(member(task_id, run_id), tonumber(run[4]), tonumber(ARGV[7])) then return {'waits'} end
+if not grades and not has_turn(member(task_id, run_id), tonumber(run[4])) then return {'waits'} end
 move(TASK, 'claim', 'running', grades and 'grading' or 'working')
 local epoch = int(redis.call('HINCRBY', TASK, 'epoch', 1))
 redis.call('HSET', TASK, 'token', token, 'waits_for', '')
-redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', ARGV[4],
+redis.call('HSET', RUN, 'status', 'running', 'epoch', epoch, 'token', token, 'worker', worker,
   'claimed_ms', int(NOW), 'lease_until_ms', int(lease_until))
 redis.call('HSETNX', RUN, 'started_ms', int(NOW))
 redis.call('HDEL', RUN, 'not_before_ms', 'error_type', 'error_message')
@@ -82,5 +82,5 @@ end
 redis.call('ZREM', RING_AT, member(task_id, run_id))
 redis.call('ZADD', LEASES, lease_until, member(task_id, run_id))
 if not grades then redis.call('ZADD', SLOTS, lease_until, member(task_id, run_id)) end
-emit(EVENTS, 'run.claimed', run_id, ARGV[6])
+emit(EVENTS, 'run.claimed', run_id, event_data)
 return facts()

@@ -2,9 +2,9 @@
 -- the next one instead. A repeated call gets the same reply.
 -- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 deliveries that are due
 --       33 the delivery of this end
--- ARGV  task_id  run_id (the run that asked)  error type  error message  event data  note for the parent
---       id for a wake run of the parent  ring_again_ms  id for a next run
---       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
+-- ARGV  task_id  run_id (the run that asked)  error_type  error_message  event_data  note (for the parent)
+--       wake_id (for a run of the parent)  ring_again_ms  next_id (for a run of the task)
+--       of the webhook's delivery ('' = there is none): told_by (the run by which the end is told)  delivery_id  told
 -- Returns {'expired', what the bell of the parent's wake needs, what the bell of the next run needs}, or {'refused'}: it
 --         was answered, or ended
 local task_id, run_id, error_type, error_message, event_data, note, wake_id, ring_again_ms, next_id, told_by,

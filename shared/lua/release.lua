@@ -2,8 +2,9 @@
 -- out. Errors and losses are counted from the last new checkpoint on and bounded by the task's own max_attempts or the
 -- one that is given; all losses of a run together are bounded too. A worker's repeated call gets the same reply.
 -- ARGV  task_id  run_id  how ('given_back' | 'retried' | 'lost')  epoch  token  ring_again_ms  usage ('' = leave)
---       max_attempts  max_losses  of a retry ('' otherwise): error type, the same as JSON, error message, ms to wait at
---       least, ms of the first pause, of the longest, and the part of a pause that is taken
+--       max_attempts  max_losses
+--       of a retry ('' otherwise): error_type  error_json (the type as JSON)  error_message  least_ms (to wait at least)
+--       first_ms and longest_ms (of the pauses)  part (of a pause that is waited)
 --       then type, data, … of the events that go before
 -- Returns {'released', ms to wait}, {'refused'}, or {'exhausted'} where no attempt is left (nothing is changed then)
 local task_id, run_id, how, epoch, token, ring_again_ms, usage, max_attempts, max_losses, error_type, error_json,

@@ -3,11 +3,11 @@
 -- work back to the agent. A repeated call gets the same reply.
 -- KEYS  after the family: 30 until when answers may come  31 the task's follow-ups  32 deliveries that are due
 --       33 the delivery of this end  34 … ancestors, root first  last: the tree's snapshots
--- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run status  ended_as
---       task status  task phase  result ('' = leave)  error type  error message  usage ('' = leave)  interrupts
---       their ids  note for the parent ('' = none)  id for a next run  id for a wake run of the parent  ring_again_ms
---       grade ('' = none)  input of the run that revises ('' = none)
---       of the webhook's delivery: run by which the end is told, id, and what is told ('' = there is none)
+-- ARGV  task_id  run_id  epoch  token  only_expired ('1': refuse while the lease is good)  run_status  ended_as
+--       status and phase (of the task)  result ('' = leave)  error_type  error_message  usage ('' = leave)  interrupts
+--       asked (their ids)  note (for the parent, '' = none)  next_id (for a run of the task)  wake_id (for a run of the
+--       parent)  ring_again_ms  grade ('' = none)  revision (input of the run that revises, '' = none)
+--       of the webhook's delivery ('' = there is none): told_by (the run by which the end is told)  delivery_id  told
 --       then type, data, … of the events that go before, then the type and data of the last event
 -- Returns {'settled', what the bell of the next run needs, what the bell of the parent's wake needs}, {'refused'}, or
 --         {'cut'} where an ancestor was cancelled with its children

@@ -1,12 +1,12 @@
 -- Write a task and its first run. The same ids again change nothing, so a repeated call is safe.
 -- KEYS  after the family: 30 all tasks  31 the agent's tasks  32 idempotency key (the task's own key where there is none)
 --       33 the parent's children, or the roots of all trees  34 … ancestors, root first  last: the tree's snapshots
--- ARGV  task_id  run_id  payload_hash ('' = no idempotency key)  ring_again_ms  input  event data
---       notify_parent ('1' | '0')  run_id, epoch, token of the parent's run that submits ('' = none does)
---       context  configurable  rubric ('' = none)  what a grader is told that was asked for ('' = nothing)
---       max_pending, max_open_children, max_depth, max_descendants (the last three where the record has none)
---       number of task fields, then field, value, … of the task; number of run fields, then field, value, … of the run;
---       the rest is name, item, … of the snapshot that the run begins with
+-- ARGV  task_id  run_id  payload (its hash, '' = no idempotency key)  ring_again_ms  input  event_data
+--       notify_parent ('1' | '0')  by_run  by_epoch  by_token (the claim of the parent's run that submits, '' = none does)
+--       context  configurable  rubric ('' = none)  request (what a grader is told that was asked for, '' = nothing)
+--       max_pending  max_open, max_depth, max_descendants (where the record has none)
+--       then number of task fields, field, value, … of the task; number of run fields, field, value, … of the run;
+--       name, item, … of the snapshot that the run begins with
 -- Returns {'created' | 'exists', task_id, run_id}, {'conflict', task_id}, or {'refused', why, limit}
 local task_id, run_id, payload, ring_again_ms, input, event_data, notify_parent, by_run, by_epoch, by_token, context,
   configurable, rubric, request, max_pending, max_open, max_depth, max_descendants = unpack(ARGV, 1, 18)

@@ -3,12 +3,12 @@
 -- KEYS  after the family: 30 the task's follow-ups  31 control channel  32 … ancestors, root first
 --       last: the tree's snapshots
 --       RUN is the task's last run, also where it has ended
--- ARGV  task_id  id of the last run ('' = none)  status/phase that the caller saw  how: 'start' (no run is active),
---       'interrupt' (one is, and is stopped), 'enqueue', or 'refuse'  what the run is given  id of this update
---       ring_again_ms  id for the new run
---       which ancestor's run updates (1 = root, '' = none does), its run_id, epoch, token
---       rubric ('' = leave)  queue of the task's grade runs ('' = none)
---       whether the id is the caller's own key ('1': it is known as long as the task is; '0': for the next updates)
+-- ARGV  task_id  last_run ('' = none)  seen (the status/phase that the caller saw)  how: 'start' (no run is active),
+--       'interrupt' (one is, and is stopped), 'enqueue', or 'refuse'  input (what the run is given)  update_id
+--       ring_again_ms  run_id (for the new run)
+--       by (which ancestor's run updates: 1 = root, '' = none does)  by_run, by_epoch, by_token (its claim)
+--       rubric ('' = leave)  grade_queue ('' = none)
+--       keyed (whether the id is the caller's own key: '1': it is known as long as the task is; '0': for the next updates)
 -- Returns {'started', its run, what its bell needs, questions dropped, run overtaken}, {'queued'}, {'active'} where
 --         nothing else was asked for, {'moved'} where the task stands otherwise by now, {'stale'} where the run that
 --         updates has lost its claim, or {'unknown'}

@@ -311,8 +311,8 @@ BROKEN_SLOTS = {
     ),
     "whoever comes first has the slot": (
         ("claim",),
-        "redis.call('ZRANK', SLOTS, it) < slots - taken(SLOTS, LEASES)",
-        "taken(SLOTS, LEASES) < slots",
+        "redis.call('ZRANK', SLOTS, it) < tonumber(slots) - taken(SLOTS, LEASES)",
+        "taken(SLOTS, LEASES) < tonumber(slots)",
     ),
     "one whose slot is kept waits": (("claim",), "if score and score > NOW then return true end", ""),
     "a late heartbeat takes a slot": (

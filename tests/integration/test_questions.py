@@ -142,14 +142,14 @@ class Twice:
         self.scripts = scripts
         self.between = None
 
-    async def __call__(self, name, keys, args):
-        first = await self.scripts(name, keys, args)
+    async def __call__(self, name, keys, *args):
+        first = await self.scripts(name, keys, *args)
         if self.between:
             between, self.between = self.between, None
             await between()
-            await self.scripts(name, keys, args)
+            await self.scripts(name, keys, *args)
             return first
-        again = await self.scripts(name, keys, args)
+        again = await self.scripts(name, keys, *args)
         assert again == first
         return again
 

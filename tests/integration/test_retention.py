@@ -188,7 +188,7 @@ async def test_what_happens_between_look_and_removal_keeps_the_tree(wood, what, 
         await wood.submit("r/x")
     scripts = wood.store._scripts
 
-    async def raced(name, keys, args):
+    async def raced(name, keys, *args):
         if name == "condemn":
             monkeypatch.setattr(wood.store, "_scripts", scripts)
             if what == "submit":
@@ -197,7 +197,7 @@ async def test_what_happens_between_look_and_removal_keeps_the_tree(wood, what, 
                 await wood.store.update("a", {"text": "more", "state": {}})
             else:
                 await wood.end("x")
-        return await scripts(name, keys, args)
+        return await scripts(name, keys, *args)
 
     await wood.age("r", "a")
     if what == "wake":

@@ -1,15 +1,19 @@
 """How scripts reach Redis."""
 
 import asyncio
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from outrider.shared import scripts
 from outrider.shared.connections import connect
 from outrider.shared.scripts import Script
 from outrider.shared.settings import Settings
 
 CALLERS = 50
+LUA = Path(scripts.__file__).with_name("lua")
 
 
 @pytest.fixture
@@ -62,3 +66,19 @@ async def test_where_the_one_who_sends_a_script_is_gone_another_does(client, sen
     first.cancel()
     assert await asyncio.gather(*others) == [f"{namespace}{n}".encode() for n in range(CALLERS)]
     assert (first.cancelled(), sent["EVAL"], sent["EVALSHA"]) == (True, 1, 3 * CALLERS)
+
+
+@pytest.mark.parametrize("name", [file.stem for file in LUA.glob("*.lua")])
+def test_a_script_takes_as_many_arguments_as_it_names(name):
+    text = (LUA / f"{name}.lua").read_text()
+    counts = [int(count) for count in re.findall(r"unpack\(ARGV, 1, (\d+)\)", text)]
+    assert counts == ([len(arguments)] if (arguments := Script.of(text).arguments) else [])
+
+
+def test_arguments_go_by_their_names():
+    script = Script.of("local a, b,\n  c = unpack(ARGV, 1, 3)\nreturn {c, b, a}")
+    assert script.in_order({"c": 3, "a": 1, "b": 2}) == [1, 2, 3]
+    with pytest.raises(TypeError, match="takes a, b, c, and was given a, b"):
+        script.in_order({"a": 1, "b": 2})
+    with pytest.raises(KeyError):
+        script.in_order({"a": 1, "b": 2, "d": 4})

@@ -199,8 +199,8 @@ async def test_an_update_beats_a_worker_that_found_the_task_cut(tree, monkeypatc
     await tree.store._cancel_one(await tree.store.peek("p"), keep_children=False, tell_parent=True)
     scripts, store = tree.store._scripts, tree.store
 
-    async def late(name, keys, args):
-        reply = await scripts(name, keys, args)
+    async def late(name, keys, *args):
+        reply = await scripts(name, keys, *args)
         if reply[0] == b"cut":
             monkeypatch.setattr(store, "_scripts", scripts)
             await store.update("c", text("all the same"), INTERRUPT)
@@ -278,10 +278,10 @@ async def test_what_an_overtaken_run_uses_until_it_stops_counts_and_bounds_nothi
     third = await tree.claim("t")
     scripts, store = tree.store._scripts, tree.store
 
-    async def beside(name, keys, args):
+    async def beside(name, keys, *args):
         """Let the other one stop between the two calls of the first."""
         monkeypatch.setattr(store, "_scripts", scripts)
-        reply = await scripts(name, keys, args)
+        reply = await scripts(name, keys, *args)
         assert await store.stopped(second.claim, used(6))
         return reply
 
@@ -415,9 +415,9 @@ def losing_replies(store, monkeypatch):
     """Send every update twice, as a client does that lost the first answer; the second answer counts."""
     scripts = store._scripts
 
-    async def twice(name, keys, args):
-        first = await scripts(name, keys, args)
-        second = await scripts(name, keys, args)
+    async def twice(name, keys, *args):
+        first = await scripts(name, keys, *args)
+        second = await scripts(name, keys, *args)
         assert name != "update" or first == second
         return second
 
@@ -511,11 +511,11 @@ async def test_a_cancel_that_is_sent_again_leaves_an_update_alone(tree, monkeypa
     await tree.submit("t")
     scripts, store = tree.store._scripts, tree.store
 
-    async def again(name, keys, args):
-        await scripts(name, keys, args)
+    async def again(name, keys, *args):
+        await scripts(name, keys, *args)
         monkeypatch.setattr(store, "_scripts", scripts)
         await store.update("t", text("after all"))
-        return await scripts(name, keys, args)
+        return await scripts(name, keys, *args)
 
     monkeypatch.setattr(store, "_scripts", again)
     answer = await store.cancel("t")
