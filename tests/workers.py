@@ -9,6 +9,7 @@ import threading
 import uuid
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
@@ -27,6 +28,7 @@ from outrider.worker.control import Held
 from outrider.worker.deps import Deps
 from outrider.worker.executor import JobExecutor
 from outrider.worker.runner import Runner
+from outrider.worker.sweeper import Sweeper
 from outrider.worker.upstream import allow_graphs_without_checkpoints, answer_each_question_once
 
 AGENTS = Path(__file__).parent / "integration" / "agents" / "langgraph.json"
@@ -98,6 +100,10 @@ class Bench(Desk):
 
     async def _ring(self, bell):
         self.bells.append(bell)
+
+    def sweeper(self, **slots):
+        """A sweeper that rings where this bench does, and tells no monitor."""
+        return Sweeper(self.settings, self.store, self._ring, AsyncMock(), slots)
 
     async def do(self, agent, text="go", **fields):
         """Submit a task and run it; the outcome and the task."""

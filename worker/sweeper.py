@@ -39,10 +39,6 @@ TICK_SECONDS = 0.002  #: added to a moment on Redis' clock of milliseconds: then
 log = structlog.get_logger("outrider.sweeper")
 
 
-async def _nobody(_event: str, _run_id: str, _error: str) -> None:
-    """Tell no monitor."""
-
-
 class Sweeper:
     """Sweeps in a process's loop; `ring` sends a bell and `tell` an event to monitors, both off the loop.
 
@@ -54,11 +50,11 @@ class Sweeper:
         settings: Settings,
         store: Store,
         ring: Callable[[Bell], Awaitable[None]],
-        tell: Callable[[str, str, str], Awaitable[None]] = _nobody,
-        slots: Mapping[str, int] | None = None,
+        tell: Callable[[str, str, str], Awaitable[None]],
+        slots: Mapping[str, int],
     ) -> None:
         self._settings, self._store, self._send, self._tell = settings, store, ring, tell
-        self._slots = slots or {}
+        self._slots = slots
         self._retention = Retention(settings, store)
         self._rounds = Rounds(settings.sweep_seconds, lambda error: log.warning("sweep.failing", error=error))
         self._ringing = asyncio.Lock()

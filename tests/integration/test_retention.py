@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from unittest.mock import AsyncMock
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -24,17 +25,13 @@ DONE = Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result='"done
 ASKS = Ending(RunStatus.SUCCESS, EndedAs.PAUSED, Status.WAITING, task_phase=Phase.ASKING)
 
 
-async def _no_bell(_bell):
-    pass
-
-
 class Wood:
     """Trees of tasks, each named by its path, and a sweeper that keeps them for a day."""
 
     def __init__(self, store):
         self.store = store
         settings = Settings(namespace=store.keys.namespace, retention_days=1)
-        self.sweeper = Sweeper(settings, store, _no_bell)
+        self.sweeper = Sweeper(settings, store, AsyncMock(), AsyncMock(), {})
         self.saver, self.files = RedisSaver(store.redis, store.keys), RedisStore(store.redis, store.keys)
 
     async def submit(self, path, **fields):
@@ -216,7 +213,7 @@ async def test_what_a_sweeper_left_half_done_another_finishes(wood):
     assert not await wood.store.condemn("r", older_than_ms=DAY_MS)
     remains = await wood.store.remains("a")
     await wood.store.redis.unlink(wood.store.keys.run("a-1"), wood.store.keys.events("a"))
-    await asyncio.gather(wood.sweep(), Sweeper(wood.sweeper._settings, wood.store, _no_bell).sweep())
+    await asyncio.gather(wood.sweep(), Wood(wood.store).sweep())
     assert await wood.names() == []
     await wood.store.erase(remains)
     assert await wood.names() == []

@@ -29,10 +29,6 @@ async def bench(redis_url, namespace):
         yield bench
 
 
-def sweeper(bench):
-    return Sweeper(bench.settings, bench.store, bench._ring)
-
-
 async def claimed(bench, worker="w", lease_ms=60_000):
     task_id, run_id = await bench.submit("compiled")
     facts = await bench.store.facts(task_id)
@@ -47,17 +43,17 @@ async def lapse(bench, claim):
 
 async def test_a_lost_run_is_pending_again_and_rung_then_given_up(bench):
     got = await claimed(bench)
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     assert bench.bells == []  # its lease is good
     await lapse(bench, got.claim)
-    await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
+    await asyncio.gather(*(bench.sweeper().sweep() for _ in range(5)))
     task = await bench.store.get(got.task.task_id)
     assert (task.status, task.phase, task.attempt) == (Status.PENDING, Phase.QUEUED, 1)
     assert [bell.run_id for bell in bench.bells] == [got.run.run_id]
 
     again = await bench.store.claim(got.claim.facts, got.run.run_id, worker="w2", lease_ms=60_000)
     await lapse(bench, again.claim)
-    await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
+    await asyncio.gather(*(bench.sweeper().sweep() for _ in range(5)))
     task = await bench.store.get(got.task.task_id)
     assert (task.status, task.error.type, task.runs[0].ended_as) == (Status.ERROR, "WorkerLost", EndedAs.LOST)
     assert "2 times in 2 attempts; the last was w2" in task.error.message
@@ -73,7 +69,7 @@ async def test_the_parent_of_a_task_that_is_given_up_hears_of_it_and_is_woken(be
     held = await bench.store.claim(facts, run_id, worker="w", lease_ms=60_000)
     await bench.store.settle(parent.claim, ending(Finished('"so far"')))
     await lapse(bench, held.claim)
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     (wake,) = bench.bells
     woken = await bench.store.claim(parent.claim.facts, wake.run_id, worker="w", lease_ms=60_000)
     (note,) = woken.notifications
@@ -83,10 +79,10 @@ async def test_the_parent_of_a_task_that_is_given_up_hears_of_it_and_is_woken(be
 async def test_a_cancelled_run_of_a_dead_worker_comes_to_rest(bench):
     got = await claimed(bench)
     await bench.store.cancel(got.task.task_id)
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     assert (await bench.store.get(got.task.task_id)).stopped_at is None  # its worker may be at it still
     await lapse(bench, got.claim)
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     task = await bench.store.get(got.task.task_id)
     assert (task.status, task.stopped_at is None) == (Status.CANCELLED, False)
     assert not await bench.redis.exists(bench.store.keys.leases())
@@ -97,14 +93,14 @@ async def test_a_cancelled_run_is_not_at_rest_while_its_worker_lives(bench):
     await bench.store.cancel(got.task.task_id)
     await lapse(bench, got.claim)
     assert await bench.store.heartbeat([got.claim], lease_ms=60_000) == [False]
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     assert (await bench.store.get(got.task.task_id)).stopped_at is None
 
 
 async def test_an_overdue_bell_is_rung_once_by_many_sweepers(bench):
     task_id, run_id = await bench.submit("compiled")
     await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1})
-    await asyncio.gather(*(sweeper(bench).sweep() for _ in range(5)))
+    await asyncio.gather(*(bench.sweeper().sweep() for _ in range(5)))
     assert [(bell.task_id, bell.run_id, bell.queue) for bell in bench.bells] == [(task_id, run_id, "subagents")]
     assert "go" not in bench.bells[0].label.split()
 
@@ -112,7 +108,7 @@ async def test_an_overdue_bell_is_rung_once_by_many_sweepers(bench):
 async def test_a_member_whose_task_is_gone_is_forgotten(bench):
     await bench.redis.zadd(bench.store.keys.ring_at(), {"gone/gone-run": 1})
     await bench.redis.zadd(bench.store.keys.leases(), {"gone/gone-run": 1})
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     assert not await bench.redis.exists(bench.store.keys.ring_at(), bench.store.keys.leases())
 
 
@@ -126,7 +122,7 @@ async def test_an_odd_record_stops_no_rescue_and_comes_again_later(bench, monkey
         await lapse(bench, got.claim)
         await bench.redis.zadd(keys.leases(), {f"{got.task.task_id}/{got.run.run_id}": at})
     await bench.redis.zadd(keys.ring_at(), {"odd-member": 1})
-    a_sweeper = sweeper(bench)
+    a_sweeper = bench.sweeper()
     while await a_sweeper.sweep():
         pass
     assert (await bench.store.get_run(good.run.run_id)).status is RunStatus.PENDING
@@ -147,12 +143,12 @@ async def test_a_broker_that_is_away_stops_no_rescue(bench, is_told):
         tried.append(what)
         raise BrokerUnreachable("redis://localhost", "refused")
 
-    away = Sweeper(bench.settings, bench.store, fail, fail if is_told else AsyncMock())
+    away = Sweeper(bench.settings, bench.store, fail, fail if is_told else AsyncMock(), {})
     await away.sweep()
     runs = [await bench.store.get_run(each.run.run_id) for each in got]
     assert [run.status for run in runs] == [RunStatus.PENDING] * 3
     assert len(tried) == 1 + is_told  # a bell, and an event for monitors
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     assert {bell.run_id for bell in bench.bells} == {run_id for _, run_id in waiting}
 
 
@@ -189,7 +185,7 @@ async def test_a_tree_that_its_canceller_left_open_is_closed(bench, monkeypatch)
         with pytest.raises(ConnectionError):
             await bench.store.cancel(got.task.task_id)
     await bench.redis.zadd(bench.store.keys.closing(), {got.task.task_id: 1})
-    await sweeper(bench).sweep()
+    await bench.sweeper().sweep()
     assert (await bench.store.peek(child)).status is Status.CANCELLED
     assert not await bench.redis.exists(bench.store.keys.closing())
 
@@ -197,7 +193,7 @@ async def test_a_tree_that_its_canceller_left_open_is_closed(bench, monkeypatch)
 async def test_more_than_a_page_is_swept_at_once(bench):
     ids = [await bench.submit("compiled") for _ in range(120)]
     await bench.redis.zadd(bench.store.keys.ring_at(), {f"{task_id}/{run_id}": 1 for task_id, run_id in ids})
-    a_sweeper = sweeper(bench)
+    a_sweeper = bench.sweeper()
     while await a_sweeper.sweep():
         pass
     assert {bell.run_id for bell in bench.bells} == {run_id for _, run_id in ids}
@@ -238,7 +234,7 @@ async def test_what_a_task_used_is_noted_before_its_worker_can_die(bench):
             await heartbeat._beat(bench.store)
             assert (await bench.store.peek(got.task.task_id)).usage.turns == turns
         await lapse(bench, got.claim)
-        await sweeper(bench).sweep()
+        await bench.sweeper().sweep()
         again = await bench.store.claim(got.claim.facts, got.run.run_id, worker="w2", lease_ms=60_000)
         assert again.task.usage.turns == 2
         control.usage = lambda: Usage(turns=9)

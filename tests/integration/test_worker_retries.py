@@ -9,7 +9,6 @@ from outrider.shared.notification_text import report
 from outrider.shared.settings import Settings
 from outrider.shared.statuses import Phase, RunStatus, Status
 from outrider.worker.outcomes import Failed, Finished, Retried
-from outrider.worker.sweeper import Sweeper
 from sites import Monitor, open_site
 
 HOUR_MS = 3_600_000
@@ -48,11 +47,11 @@ async def test_a_retry_waits_in_the_record_and_goes_on_from_its_last_step(bench)
 
     early = await bench.runner.run(task_id, run_id)  # a doubled bell
     assert early == Retried("VeryBusy")
-    await Sweeper(bench.settings, bench.store, bench._ring).sweep()
+    await bench.sweeper().sweep()
     assert (await bench.did(task_id), bench.bells) == (["a", "b"], [])
 
     await let_its_time_come(bench, task_id, run_id)
-    await Sweeper(bench.settings, bench.store, bench._ring).sweep()
+    await bench.sweeper().sweep()
     assert [bell.run_id for bell in bench.bells] == [run_id]
     assert isinstance(await bench.runner.run(task_id, run_id), Finished)
     task = await bench.store.get(task_id)

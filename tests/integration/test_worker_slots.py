@@ -5,7 +5,6 @@ import asyncio
 from outrider.shared.settings import Settings
 from outrider.worker.control import Stop
 from outrider.worker.outcomes import Finished, Waits
-from outrider.worker.sweeper import Sweeper
 from sites import Monitor, open_site
 
 SLOTS = 2
@@ -63,7 +62,7 @@ async def test_a_sweeper_rings_for_those_that_nobody_rang_for(bench):
     bench.bells.clear()
     await bench.redis.zadd(bench.store.keys.slots("bounded"), {f"{third}/{(await bench.store.peek(third)).run_id}": 1})
     await bench.redis.zadd(bench.store.keys.slots("bounded"), {f"{third}/{(await bench.store.peek(third)).run_id}": -1})
-    await Sweeper(bench.settings, bench.store, bench._ring, slots={"bounded": SLOTS}).sweep()
+    await bench.sweeper(bounded=SLOTS).sweep()
     assert [bell.task_id for bell in bench.bells] == [third]
     await bench.open(first, "bounded")
     await working[0]
