@@ -36,7 +36,7 @@ def answer(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task that asks.")],
     value: Annotated[
         str | None,
-        typer.Argument(help="JSON if it parses, else text; - reads it from stdin."),
+        typer.Argument(metavar="VALUE", help="JSON if it parses, else text; - reads it from stdin."),
     ] = None,
     interrupt: Annotated[
         str | None, typer.Option(metavar="ID", help="The question, where the task asks several.")
@@ -44,7 +44,9 @@ def answer(
     approve: Annotated[bool, typer.Option("--approve", help="Approve all tool calls that the question names.")] = False,
     reject: Annotated[bool, typer.Option("--reject", help="Reject them; VALUE may tell the agent why.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[str | None, typer.Option(help="Wait at most so long: 90s, 30m; the task goes on.")] = None,
+    wait_timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def cancel(
-    task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks to end.")],
+    task_ids: Annotated[list[str], typer.Argument(metavar="ID", help="The tasks to end.")],
     keep_children: Annotated[
         bool, typer.Option("--keep-children", help="Let the tasks that they started go on.")
     ] = False,

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     docs: Annotated[str | None, typer.Option(metavar="DIR", help="A folder of .md, .txt, .rst and .py files.")] = None,
-    question: Annotated[str | None, typer.Option(help="Ask only this.")] = None,
+    question: Annotated[str | None, typer.Option(metavar="TEXT", help="Ask only this.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Else an offline one, by extraction.")
     ] = None,

@@ -25,9 +25,12 @@ def register(app: typer.Typer) -> None:
 
 
 def flower(
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Else 5555; 0 takes a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="N", min=0, max=65535, help="Else 5555; 0 takes a free one.")
+    ] = None,
     address: Annotated[
-        str | None, typer.Option("--address", help="Else 127.0.0.1; any other one asks for authentication.")
+        str | None,
+        typer.Option("--address", metavar="HOST", help="Else 127.0.0.1; any other one asks for authentication."),
     ] = None,
     basic_auth: Annotated[
         str | None, typer.Option("--basic-auth", metavar="USER:PASSWORD", help="Ask for it; several with commas.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...shared.statuses import Status  # noqa: TC001 typer reads it
+from ...shared.statuses import Status
 from .console import STYLES, clock, complain, console, on_terminal, print_json, run, visible
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ def register(app: typer.Typer) -> None:
 
 
 def tasks(
-    status: Annotated[list[Status] | None, typer.Option("--status", help="Only this status; repeatable.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Only tasks of this agent.")] = None,
+    status: Annotated[
+        list[Status] | None,
+        typer.Option("--status", metavar="STATUS", help=f"Only this status, repeatable: {', '.join(Status)}."),
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only tasks of this agent.")] = None,
     parent: Annotated[str | None, typer.Option("--parent", metavar="ID", help="Only children of this task.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many at most, 0 to 1000.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="How many at most, 0 to 1000.")] = 50,
     before: Annotated[
-        str | None, typer.Option("--before", help="Only tasks older than this one: the next page.")
+        str | None, typer.Option("--before", metavar="ID", help="Only tasks older than this one: the next page.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: {tasks, more, next}.")] = False,
 ) -> int:

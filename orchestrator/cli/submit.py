@@ -27,15 +27,25 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
-    agent: Annotated[str, typer.Argument(help="The agent's name in langgraph.json.")],
-    text: Annotated[str, typer.Argument(help="What it shall do; - reads it from stdin.")],
-    timeout: Annotated[str | None, typer.Option(help="Working time it may take: 90s, 30m, 1h30m.")] = None,
-    max_turns: Annotated[int | None, typer.Option(help="Model calls it may make.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Input and output tokens it may use.")] = None,
-    max_output_tokens: Annotated[int | None, typer.Option(help="Tokens that its models may write.")] = None,
-    idle: Annotated[str | None, typer.Option(help="How long nothing may come from it while it works.")] = None,
-    max_children: Annotated[int | None, typer.Option(help="Tasks it may start; a fork none unless told.")] = None,
-    title: Annotated[str | None, typer.Option(help="What people see of it in lists and in Flower.")] = None,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name in langgraph.json.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it shall do; - reads it from stdin.")],
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Working time it may take: 90s, 30m, 1h30m.")
+    ] = None,
+    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Model calls it may make.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Input and output tokens it may use.")] = None,
+    max_output_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens that its models may write.")
+    ] = None,
+    idle: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long nothing may come from it while it works.")
+    ] = None,
+    max_children: Annotated[
+        int | None, typer.Option(metavar="N", help="Tasks it may start; a fork none unless told.")
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What people see of it in lists and in Flower.")
+    ] = None,
     metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
     state: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
@@ -46,16 +56,20 @@ def submit(
     rubric: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by before it counts as done.")
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="The queue of its runs.")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue of its runs.")] = None,
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The task that is told how this one ends.")] = None,
     fork: Annotated[bool, typer.Option("--fork", help="Begin with the parent's conversation.")] = False,
-    idempotency_key: Annotated[str | None, typer.Option(help="The same key again gives the same task.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The same key again gives the same task.")
+    ] = None,
     answer_within: Annotated[
-        str | None, typer.Option(help="How long its questions wait for a person's answer: 30m, 1h.")
+        str | None, typer.Option(metavar="DURATION", help="How long its questions wait for a person's answer: 30m, 1h.")
     ] = None,
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Is told of its end by a signed POST.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[str | None, typer.Option(help="Wait at most so long: 90s, 30m; the task goes on.")] = None,
+    wait_timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def update(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
-    text: Annotated[str, typer.Argument(help="What it is told; - reads it from stdin.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it is told; - reads it from stdin.")],
     strategy: Annotated[
         Strategy | None, typer.Option(help="What becomes of an active run; without it the update is refused.")
     ] = None,
@@ -41,7 +41,9 @@ def update(
         str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by from now on.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[str | None, typer.Option(help="Wait at most so long: 90s, 30m; the task goes on.")] = None,
+    wait_timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:

@@ -33,11 +33,18 @@ def register(app: typer.Typer) -> None:
 def worker(
     queues: Annotated[
         str | None,
-        typer.Option("-Q", "--queues", help="Queues, separated by commas; else all, with those of langgraph.json."),
+        typer.Option(
+            "-Q",
+            "--queues",
+            metavar="NAMES",
+            help="Queues, separated by commas; else all, with those of langgraph.json.",
+        ),
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option("-c", "--concurrency", min=1, help="Runs at a time: 250, or with prefork one per core."),
+        typer.Option(
+            "-c", "--concurrency", metavar="N", min=1, help="Runs at a time: 250, or with prefork one per core."
+        ),
     ] = None,
     pool: Annotated[Pool, typer.Option("--pool", help="prefork is for agents that keep a core busy.")] = Pool.THREADS,
 ) -> None:
