@@ -57,7 +57,8 @@ async def examine(settings: Settings) -> Report:
         findings.append(Finding(Level.ERROR, str(error), "start it, or set OUTRIDER_BROKER_URL to one that is up"))
     else:
         findings += check_fleet(fleet)
-    findings += check_tasks(tasks, settings, workers=fleet is None or bool(fleet.workers))
+    workers, unserved = (True, frozenset[str]()) if fleet is None else (bool(fleet.workers), fleet.unserved)
+    findings += check_tasks(tasks, settings, workers=workers, unserved=unserved)
     findings += check_deliveries(troubles)
     return Report(
         {

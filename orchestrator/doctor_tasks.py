@@ -11,7 +11,7 @@ from ..shared.redis_checks import Finding, Level
 from ..shared.statuses import Phase, RunStatus, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ..shared.settings import Settings
     from ..shared.store import Store
@@ -111,10 +111,17 @@ async def read_tasks(store: Store) -> Tasks:
     return Tasks(counts, tuple(seen))
 
 
-def check_tasks(tasks: Tasks, settings: Settings, *, workers: bool) -> Iterator[Finding]:
-    """Findings on tasks. `workers`: whether any is online; without one nothing sweeps, which is a finding itself."""
+def check_tasks(
+    tasks: Tasks, settings: Settings, *, workers: bool, unserved: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Findings on tasks, beyond those on workers: that none is online, or that none serves a queue.
+
+    `workers`: whether any is online; `unserved`: queues that none of them serves.
+    """
     waits = [one for one in tasks.seen if one.waits and one.rings > 0 and one.task.waits_for != "slot"]
-    for queue, _ in Counter(_queue(one) for one in waits).items() if workers else ():
+    for queue in Counter(_queue(one) for one in waits) if workers else ():
+        if queue in unserved:
+            continue
         there = [one for one in waits if _queue(one) == queue]
         longest = max(one.since_ms for one in there) // 1000
         yield Finding(
@@ -155,19 +162,20 @@ def check_deliveries(troubles: Troubles) -> Iterator[Finding]:
     if troubles.given_up:
         yield Finding(
             Level.WARNING,
-            f"{troubles.given_up} deliveries to webhooks were tried too often and given up",
+            f"deliveries to webhooks that were tried too often and given up: {troubles.given_up}",
             "ask for these tasks: the workers' logs name them in webhook.given_up",
         )
     if troubles.failing:
         yield Finding(
             Level.WARNING,
-            f"{troubles.failing} deliveries to webhooks fail and are tried again, one of them with: {troubles.error}",
+            f"deliveries to webhooks that fail and are tried again: {troubles.failing}, one of them with "
+            f"{troubles.error}",
             "look at the receiver; outrider show ID tells of each",
         )
     if troubles.waiting:
         yield Finding(
             Level.ERROR,
-            f"{troubles.waiting} deliveries to webhooks wait, and no worker sends them",
+            f"deliveries to webhooks that wait, and no worker sends them: {troubles.waiting}",
             "start workers with OUTRIDER_WEBHOOK_SECRET set, to the same text as where tasks are submitted",
         )
 

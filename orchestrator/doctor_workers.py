@@ -47,6 +47,11 @@ class Fleet:
     workers: tuple[LiveWorker, ...]
     queues: tuple[Queue, ...]
 
+    @property
+    def unserved(self) -> frozenset[str]:
+        """The queues that no worker takes bells of."""
+        return frozenset(queue.name for queue in self.queues if not queue.workers)
+
 
 async def read_fleet(settings: Settings, named: Iterable[str | None], pending: frozenset[str]) -> Fleet:
     """Ask the broker and the workers; `named` are queues that agents name, `pending` those that runs wait for.
@@ -111,7 +116,7 @@ def check_fleet(fleet: Fleet) -> Iterator[Finding]:
         )
         return
     for queue in fleet.queues:
-        if not queue.workers:
+        if queue.name in fleet.unserved:
             waits = queue.bells or queue.pending
             yield Finding(
                 Level.ERROR if waits else Level.WARNING,

@@ -109,8 +109,8 @@ class Shelf:
         claimed = await self.store.claim(facts, f"{task_id}-1", worker="w", lease_ms=30_000)
         return claimed.claim
 
-    async def findings(self, *, workers=True):
-        return list(check_tasks(await read_tasks(self.store), self.settings, workers=workers))
+    async def findings(self, **fleet):
+        return list(check_tasks(await read_tasks(self.store), self.settings, **{"workers": True, **fleet}))
 
 
 @pytest.fixture
@@ -165,6 +165,7 @@ async def test_bells_that_nobody_answers_are_found_for_each_queue(shelf):
     assert many.what.startswith("tasks many-0, many-1, many-2 and 2 more wait for the queue subagents")
     assert one.what.startswith("task one waits for the queue slow")
     assert one.remedy == "start more workers for it: outrider worker -Q slow"
+    assert await shelf.findings(unserved={"slow"}) == [many], "that no worker serves it is a finding itself"
     assert await shelf.findings(workers=False) == []
 
 
