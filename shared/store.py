@@ -91,15 +91,7 @@ class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, R
             note = note_of(facts, run_id, ending.task_status, told, ending.error_type, grade=ending.grade)
         reply = await self._scripts(
             "settle",
-            [
-                *self._task_keys(facts, claim.run_id),
-                *family.keys,
-                self.keys.answer_until(),
-                self.keys.follow_ups(facts.task_id),
-                self.keys.deliveries(),
-                self.keys.delivery(run_id),
-                *self._ancestor_keys(facts),
-            ],
+            [*self._ending_keys(facts, claim.run_id, family, run_id), *self._ancestor_keys(facts)],
             {
                 "task_id": claim.task_id,
                 "run_id": claim.run_id,

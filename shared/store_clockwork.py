@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .bells import Bell
     from .context import Claim
+    from .family import Family
     from .records import Fault
     from .scripts import Argument
     from .transitions import Event, Facts
@@ -66,6 +67,12 @@ class Clockwork(Queries):
             keys.slots(facts.agent),
             *keys.statuses(),
         ]
+
+    def _ending_keys(self, facts: Facts, run_id: str | None, family: Family, told_by: str) -> list[str]:
+        """KEYS 1 to 33 of a script that may end a task; `told_by` is the run by which the end is told."""
+        keys = self.keys
+        more = [keys.answer_until(), keys.follow_ups(facts.task_id), keys.deliveries(), keys.delivery(told_by)]
+        return [*self._task_keys(facts, run_id), *family.keys, *more]
 
     def _ancestor_keys(self, facts: Facts) -> list[str]:
         """The last KEYS of a script that looks upwards: the ancestors, root first, then the tree's snapshots."""

@@ -66,14 +66,7 @@ class Questions(Clockwork):
         note = note_of(facts, run_id, Status.TIMEOUT, None, UNANSWERED)
         reply = await self._scripts(
             "expire",
-            [
-                *self._task_keys(facts, None),
-                *family.keys,
-                self.keys.answer_until(),
-                self.keys.follow_ups(facts.task_id),
-                self.keys.deliveries(),
-                self.keys.delivery(run_id),
-            ],
+            self._ending_keys(facts, None, family, run_id),
             {
                 "task_id": facts.task_id,
                 "run_id": run_id,

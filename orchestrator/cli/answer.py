@@ -43,12 +43,10 @@ def answer(
     ] = None,
     approve: Annotated[bool, typer.Option("--approve", help="Approve all tool calls that the question names.")] = False,
     reject: Annotated[bool, typer.Option("--reject", help="Reject them; VALUE may tell the agent why.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    wait: options.Wait = False,
+    wait_timeout: options.WaitTimeout = None,
+    follow: options.Follow = False,
+    as_json: options.AsJson = False,
 ) -> int:
     """Answer a question of a task. Prints the id of the run that goes on, once no question is left.
 

@@ -1,4 +1,4 @@
-"""Reading values of options and arguments: durations, pairs, files of JSON, text from stdin."""
+"""Options that several verbs have, and what values mean: durations, pairs, files of JSON, text from stdin."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ import re
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
 
 from ...shared.errors import BadInput
 from ...shared.ids import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+State: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
+]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")]
+WaitTimeout: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
+]
+Follow: TypeAlias = Annotated[bool, typer.Option("--follow", help="Watch it until its end.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")

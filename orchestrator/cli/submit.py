@@ -47,9 +47,7 @@ def submit(
         str | None, typer.Option(metavar="TEXT", help="What people see of it in lists and in Flower.")
     ] = None,
     metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
-    state: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
-    ] = None,
+    state: options.State = None,
     context: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="The runs' context, an object of JSON.")
     ] = None,
@@ -66,12 +64,10 @@ def submit(
         str | None, typer.Option(metavar="DURATION", help="How long its questions wait for a person's answer: 30m, 1h.")
     ] = None,
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Is told of its end by a signed POST.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    wait: options.Wait = False,
+    wait_timeout: options.WaitTimeout = None,
+    follow: options.Follow = False,
+    as_json: options.AsJson = False,
 ) -> int:
     """Hand a task to an agent; print the task's id.
 

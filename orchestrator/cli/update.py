@@ -34,18 +34,14 @@ def update(
     strategy: Annotated[
         Strategy | None, typer.Option(help="What becomes of an active run; without it the update is refused.")
     ] = None,
-    state: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
-    ] = None,
+    state: options.State = None,
     rubric: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by from now on.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
-    wait_timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Watch it until its end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    wait: options.Wait = False,
+    wait_timeout: options.WaitTimeout = None,
+    follow: options.Follow = False,
+    as_json: options.AsJson = False,
 ) -> int:
     """Give a task one more message. It goes on with its conversation; prints the id of the run that this starts.
 
