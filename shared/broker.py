@@ -74,6 +74,8 @@ def make_app(settings: Settings) -> Celery:
     if broker.on_redis:
         # A busy worker would else hoard as many bells as it has threads, while others idle.
         app.conf.worker_disable_prefetch = True
+        # A primary that becomes a replica answers so to whoever waits for a bell: a worker would exit at each failover.
+        app.conf.broker_channel_error_retry = True
     return app
 
 

@@ -338,6 +338,18 @@ async def test_a_restart_of_redis_while_all_is_idle_is_sat_out(namespace):
                 assert (await stopped(site, revoked)).status is Status.CANCELLED
 
 
+async def test_a_primary_that_becomes_a_replica_for_a_while_is_sat_out(namespace):
+    with EmbeddedRedis() as server:
+        async with open_site(Settings(redis_url=server.url, namespace=namespace)) as site:
+            with site.worker("-c", "2") as worker:
+                await worker.says("ready")
+                await site.desk.redis.replicaof("127.0.0.1", 1)
+                await worker.says("Connection to broker lost")
+                await site.desk.redis.replicaof("no", "one")
+                task_id, _ = await site.submit("compiled")
+                assert (await site.settled(task_id)).status is Status.SUCCESS
+
+
 async def test_a_run_longer_than_any_visibility_timeout_is_not_delivered_again(site):
     """On Redis a bell is gone when it was heard: nothing is left that the broker could deliver again."""
     with site.worker("-c", "1"):
