@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ..shared.ids import check_id
 from ..shared.record_base import Moment, Record
-from ..shared.transitions import Facts
 
 if TYPE_CHECKING:
     from ..shared.filestore import RedisStore
@@ -43,7 +42,7 @@ async def files_of(session: Session, task_id: str) -> Files:
 
     check_id(task_id)
     with session.reachable():
-        root_id = Facts.of(await session.store.peek(task_id)).root_id
+        root_id = (await session.store.peek(task_id)).root_id
         entries = await file_store(session).aentries(tree_namespace(root_id), LISTED + 1)
     files = tuple(File(path=entry.key, bytes=entry.size, updated_at=entry.updated_at) for entry in entries[:LISTED])
     return Files(files=files, more=len(entries) > LISTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..shared.errors import BadInput
-from ..shared.ids import check_id, is_name, new_id, shorten
+from ..shared.ids import NAME_RULE, check_id, is_name, new_id, shorten
 from ..shared.store_external import EXTERNAL
 from .submit_request import title_of
 
@@ -27,7 +27,7 @@ async def register(
         raise BadInput(f"home {shorten(repr(home))} must be {EXTERNAL!r}: a task for a worker is submitted")
     name = EXTERNAL if agent is None else agent
     if not is_name(name):
-        raise BadInput(f"agent {shorten(repr(agent))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+        raise BadInput(f"agent {shorten(repr(agent))} {NAME_RULE}")
     parent_id, (shown, _) = new_id() if task_id is None else check_id(task_id), title_of(title, name)
     with session.reachable():
         await session.store.register(parent_id, name, shown)

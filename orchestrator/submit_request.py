@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..shared.errors import BadInput, UnknownAgent
-from ..shared.ids import is_name, new_id, shorten
+from ..shared.ids import NAME_RULE, is_name, new_id, shorten
 from ..shared.limits import Limits
 from ..shared.queues import PARENTS, SUBAGENTS
 from ..shared.store_external import EXTERNAL
@@ -154,7 +154,7 @@ def title_of(title: Any, agent: str) -> tuple[str, list[str]]:
 
 def _queue(queue: Any) -> str | None:
     if queue is not None and not is_name(queue):
-        raise BadInput(f"queue {shorten(repr(queue))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+        raise BadInput(f"queue {shorten(repr(queue))} {NAME_RULE}")
     return None if queue is None else str(queue)
 
 

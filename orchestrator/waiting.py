@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..shared.connections import reachable
 from ..shared.errors import BadInput, RedisUnreachable, WaitTimeout
 from ..shared.ids import check_id, shorten
+from ..shared.pauses import doubling
 from ..shared.statuses import Status
 from .reading import read_task
 
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 BLOCK_MS = 10_000  #: a read that heard nothing for so long ends; then the record is looked at again
 ANSWER_SECONDS = 5  #: how much later than that the answer may come before the connection counts as dead
 PATIENCE_SECONDS = 60  #: how long a Redis that was reached once may stay away; a big file takes time to load
-RETRY_SECONDS = 0.1  #: first pause between two tries to reach it; doubles up to `RETRY_CEILING`
-RETRY_CEILING = 2.0
+RETRY_SECONDS = (0.1, 2.0)  #: first and longest pause between two tries to reach it
 
 
 async def wait(session: Session, task_id: str, timeout: float | None) -> Task:  # noqa: ASYNC109 as `Outrider.wait`
@@ -114,9 +114,9 @@ class Watch:
 
     async def patiently(self, ask: Callable[[], Any]) -> Any:
         """Call `ask` until Redis answers, and return what it returns."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        pause = RETRY_SECONDS
+        until, pauses = time.monotonic() + PATIENCE_SECONDS, doubling(*RETRY_SECONDS)
         while True:
+            pause = next(pauses)
             try:
                 with reachable(self._settings):
                     return await ask()
@@ -126,7 +126,6 @@ class Watch:
             await self._reader.aclose()
             self._reader = self._open()
             await asyncio.sleep(pause)
-            pause = min(2 * pause, RETRY_CEILING)
 
 
 def tells_status(event: Event) -> bool:

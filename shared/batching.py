@@ -16,6 +16,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import TimeoutError as TimedOut
 
+from .pauses import doubling
 from .refusals import TooLarge, refusal
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class BatchingRedis(redis.asyncio.Redis):
         """Send a command with what else is asked in this turn of the loop; returns its reply or raises its error."""
         # Here, so that a text that cannot be encoded fails its own caller alone.
         packed = b"".join(_pack(*args))
-        pauses = _pauses()
+        pauses = doubling(*PAUSES)
         while True:
             try:
                 return await self._reply(args[0], packed, options)
@@ -116,7 +117,7 @@ class BatchingRedis(redis.asyncio.Redis):
         """The replies to a batch; `None` where it loses its connection each time and can be taken apart."""
         losses = (ConnectionLost, TimedOut) if self.patient else (ConnectionLost,)
         lost: BaseException | None = None
-        for pause, _ in zip(_pauses(), range(TRIES), strict=False):
+        for pause, _ in zip(doubling(*PAUSES), range(TRIES), strict=False):
             if lost is not None:
                 await asyncio.sleep(pause)
             # Where Redis is away this waits, or raises.
@@ -169,10 +170,3 @@ def _own(error: BaseException) -> BaseException:
         return copy(error)
     except Exception:  # noqa: BLE001 not every error can be made from its arguments
         return error
-
-
-def _pauses() -> Iterator[float]:
-    pause, longest = PAUSES
-    while True:
-        yield pause
-        pause = min(pause * 2, longest)

@@ -14,6 +14,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 from .checkpoint_cells import Cells
 from .checkpoint_layout import ASIDE, entry, every_key, owner_of, read_record, thread_keys, write_record
 from .checkpoint_reader import CheckpointReader, config_of
+from .chunks import chunks
 from .errors import BadInput, ClaimLost
 from .notification import CURSOR
 from .notification_text import last_seq
@@ -180,8 +181,7 @@ class RedisSaver(CheckpointReader):
         inner = tuple(f"{name}|" for name in gone)
         gone += [name for name in await self._namespaces(thread_id) if name.startswith(inner) and name not in gone]
         keys = thread_keys(self._keys, thread_id, ns)
-        for at in range(0, len(gone), PAGE):
-            page = gone[at : at + PAGE]
+        for page in chunks(gone, PAGE):
             theirs = [thread_keys(self._keys, thread_id, name) for name in page]
             also = [key for one in theirs for key in (one.state, one.order)]
             await self._change("drop", [*keys, *also], [thread_id, ns, "", *page])

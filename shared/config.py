@@ -16,7 +16,7 @@ from typing import Any, Self
 from . import grader_config
 from .errors import BadInput, ConfigError
 from .grader_config import GraderEntry, Grading, read_text, reason
-from .ids import is_name, shorten
+from .ids import NAME_RULE, is_name, shorten
 from .limits import MOST, Limits
 from .text import clean
 
@@ -105,7 +105,7 @@ def _parse(file: Path) -> Any:
 def _entry(name: str, graph: Any, defaults: Any, path: str, folder: Path) -> AgentEntry:
     where = f'{path}: "graphs.{shorten(name)}"'
     if not is_name(name):
-        raise ConfigError(f"{where}: the name must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}")
+        raise ConfigError(f"{where}: the name {NAME_RULE}")
     target = graph.get("path") if isinstance(graph, dict) else graph
     if not isinstance(target, str) or not all(target.rpartition(":")[::2]):
         shown = _shown(target)
@@ -118,7 +118,7 @@ def _entry(name: str, graph: Any, defaults: Any, path: str, folder: Path) -> Age
             raise ConfigError(f'{where}: "{key}" = {_shown(section[key])}: must be text that is not empty')
     queue = section.get("queue")
     if queue is not None and not is_name(queue):
-        raise ConfigError(f'{where}: "queue" = {_shown(queue)}: must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}')
+        raise ConfigError(f'{where}: "queue" = {_shown(queue)}: {NAME_RULE}')
     limits = _limits(section.get("limits", {}), f'{where}: "limits"')
     return AgentEntry(
         name,

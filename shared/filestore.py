@@ -40,6 +40,7 @@ from .file_layout import (
     unpack_namespace,
     unpack_value,
 )
+from .on_loop import current_loop, wait_on
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from .keys import Keys
-
-from .on_loop import current_loop, wait_on
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from .errors import BadInput
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAME_RULE = f"must match {_NAME.pattern}"  #: what an error says of a name that is not one
 
 
 def new_id() -> str:
@@ -32,10 +33,7 @@ def check_id(value: object, what: str = "task id") -> str:
     """Return `value` where it is a well-formed id, else raise `BadInput` before anything is read."""
     if is_id(value):
         return str(value)
-    raise BadInput(
-        f"{what} {shorten(repr(value))} is not valid: "
-        "it must match [A-Za-z0-9][A-Za-z0-9_-]{0,127} (see `outrider list`)"
-    )
+    raise BadInput(f"{what} {shorten(repr(value))} is not valid: it must match {_ID.pattern} (see `outrider list`)")
 
 
 def is_id(value: object) -> bool:

@@ -161,6 +161,11 @@ class Task(Record):
             raise ValueError(f"task {self.task_id}: status {self.status} cannot have phase {self.phase}")
 
     @property
+    def root_id(self) -> str:
+        """The task at the top of its tree."""
+        return self.ancestors[0] if self.ancestors else self.task_id
+
+    @property
     def usage_counted(self) -> Usage:
         """What its next run begins with, and limits count on from."""
         return self.usage_noted or self.usage

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .devfile import DevFolder
 from .errors import ConfigError
-from .ids import is_name
+from .ids import NAME_RULE, is_name
 from .limits import MAX_PENDING
 from .webhooks import LEAST_KEY, key_of
 
@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     @classmethod
     def _namespace(cls, value: str) -> str:
         if not is_name(value):
-            raise ValueError("must match [A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+            raise ValueError(NAME_RULE)
         return value
 
     @field_validator("webhook_secret")

@@ -18,6 +18,7 @@ from .notification import Notification, note_of
 from .records import Run, Task
 from .statuses import Phase
 from .store_cancels import Cancels
+from .store_clockwork import Clockwork
 from .store_deliveries import Deliveries, delivery_of
 from .store_external import ExternalParents
 from .store_questions import Questions
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from .transitions import Ending, Event, Facts
 
 
-class Store(Submits, Cancels, Questions, Updates, ExternalParents, Deliveries, Removal):
+class Store(Submits, Cancels, Questions, Updates, Clockwork, ExternalParents, Deliveries, Removal):
     """Records in Redis. One per process and loop; `redis` returns bytes (`decode_responses=False`)."""
 
     async def claim(

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .bells import bells_of
+from .chunks import chunks
 from .context import running
 from .errors import UnknownTask
 from .family import Family
 from .notification import note_of
 from .statuses import Phase, Status
-from .store_clockwork import Clockwork
+from .store_base import StoreBase
 from .store_deliveries import delivery_of
 from .store_queries import CHUNK
 from .transitions import CancelReply, Cut, Facts
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .records import Task
 
 
-class Cancels(Clockwork):
+class Cancels(StoreBase):
     """The part of the store that cancels tasks and trees."""
 
     async def cancel(self, task_id: str, *, keep_children: bool = False, by: str | None = None) -> CancelReply:
@@ -71,8 +72,8 @@ class Cancels(Clockwork):
                         above.append(answer.task_id)
                     if answer.outcome != "left":
                         walked.append(answer.task_id)
-        for start in range(0, len(walked), CHUNK):
-            await self._scripts("closed", [self.keys.closing()], [began, *walked[start : start + CHUNK]])
+        for some in chunks(walked, CHUNK):
+            await self._scripts("closed", [self.keys.closing()], [began, *some])
         if last is not None:
             bells += (await self._cancel_cut(last)).bells
         return tuple(bells)

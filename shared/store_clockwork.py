@@ -6,19 +6,15 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from .limits import MAX_PENDING, Usage
-from .scripts import Scripts
-from .store_queries import Queries
+from .limits import Usage
+from .store_base import StoreBase, pairs_of
 from .transitions import Due, flat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import redis.asyncio
-
     from .bells import Bell
     from .context import Claim
-    from .family import Family
     from .records import Fault
     from .scripts import Argument
     from .transitions import Event, Facts
@@ -36,47 +32,8 @@ NO_RETRY: dict[str, Argument] = dict.fromkeys(
 SWEEP_PAGE = 100  #: members that one sweep looks at, of each kind
 
 
-class Clockwork(Queries):
+class Clockwork(StoreBase):
     """The part of the store that heartbeats and sweepers use."""
-
-    def __init__(
-        self,
-        redis: redis.asyncio.Redis,
-        namespace: str,
-        *,
-        ring_again_ms: int = 60_000,
-        max_pending: int = MAX_PENDING,
-    ) -> None:
-        super().__init__(redis, namespace)
-        self._scripts = Scripts(redis)
-        self._ring_again_ms, self._max_pending = ring_again_ms, max_pending
-
-    def _task_keys(self, facts: Facts, run_id: str | None) -> list[str]:
-        """KEYS 1 to 17 of the prelude. Without a run, the task's own key stands in the places of the run's keys."""
-        keys = self.keys
-        task = keys.task(facts.task_id)
-        return [
-            task,
-            keys.run(run_id) if run_id else task,
-            keys.input(run_id) if run_id else task,
-            keys.large(facts.task_id),
-            keys.events(facts.task_id),
-            keys.runs(facts.task_id),
-            keys.leases(),
-            keys.ring_at(),
-            keys.slots(facts.agent),
-            *keys.statuses(),
-        ]
-
-    def _ending_keys(self, facts: Facts, run_id: str | None, family: Family, told_by: str) -> list[str]:
-        """KEYS 1 to 33 of a script that may end a task; `told_by` is the run by which the end is told."""
-        keys = self.keys
-        more = [keys.answer_until(), keys.follow_ups(facts.task_id), keys.deliveries(), keys.delivery(told_by)]
-        return [*self._task_keys(facts, run_id), *family.keys, *more]
-
-    def _ancestor_keys(self, facts: Facts) -> list[str]:
-        """The last KEYS of a script that looks upwards: the ancestors, root first, then the tree's snapshots."""
-        return [*(self.keys.task(ancestor) for ancestor in facts.ancestors), self.keys.snapshots(facts.root_id)]
 
     async def heartbeat(
         self, claims: Sequence[Claim], *, lease_ms: int, used: Mapping[str, Usage] | None = None
@@ -240,9 +197,3 @@ class Clockwork(Queries):
         await self.redis.zrem(self.keys.leases(), member)
         await self.redis.zrem(self.keys.ring_at(), member)
         await self.redis.zrem(self.keys.answer_until(), member)
-
-
-def pairs_of(members: list[bytes]) -> tuple[tuple[str, str], ...]:
-    """`(task_id, run_id)` of members of the clockwork's sets."""
-    pairs = (member.decode().partition("/") for member in members)
-    return tuple((task_id, run_id) for task_id, _, run_id in pairs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .record_base import from_ms, rfc3339
 from .records import DeliveryStatus
-from .store_clockwork import Clockwork, pairs_of
+from .store_base import StoreBase, pairs_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,7 +68,7 @@ def delivery_of(facts: Facts, run_id: str, note: str) -> dict[str, str]:
     }
 
 
-class Deliveries(Clockwork):
+class Deliveries(StoreBase):
     """The part of the store that keeps deliveries to webhooks."""
 
     async def due_deliveries(self) -> tuple[tuple[str, str], ...]:

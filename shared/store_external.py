@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from .errors import BadInput, InboxLost, OutriderError, UnknownTask
 from .notification import Notification
 from .statuses import Status
-from .store_clockwork import Clockwork
+from .store_base import StoreBase
 from .transitions import Facts
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Busy:
     lease_ms: int  #: how long, unless it renews
 
 
-class ExternalParents(Clockwork):
+class ExternalParents(StoreBase):
     """The part of the store that serves external parents."""
 
     async def register(self, task_id: str, agent: str, title: str) -> None:

@@ -6,21 +6,22 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .bells import bell_for
+from .chunks import chunks
 from .errors import BadInput, UnknownTask
 from .ids import check_id
 from .keys import Keys
 from .listings import Page
 from .notification import Notification
 from .records import Delivery, Event, Run, Task
+from .transitions import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     import redis.asyncio
 
     from .bells import Bell
     from .statuses import Status
-from .transitions import Facts
 
 CHUNK = 200  #: index members that are read at once
 LARGE = (b"result", b"interrupts", b"rubric")  #: what `get` reads beside the record
@@ -137,12 +138,12 @@ class Queries:
 
     async def children_of(self, task_ids: Sequence[str]) -> AsyncIterator[tuple[Task, ...]]:
         """All children of these tasks, ended or not, a page at a time; of each task the newest first."""
-        for some in _chunks(task_ids):
+        for some in chunks(task_ids, CHUNK):
             async with self.redis.pipeline(transaction=False) as pipe:
                 for task_id in some:
                     pipe.zrevrange(self.keys.children(task_id), 0, -1)
                 found = await pipe.execute()
-            for page in _chunks([member.decode() for members in found for member in members]):
+            for page in chunks([member.decode() for members in found for member in members], CHUNK):
                 yield tuple(Task.from_hash(fields) for fields in await self._records(page) if fields)
 
     async def _records(self, task_ids: Sequence[str]) -> Sequence[dict[bytes, bytes]]:
@@ -220,10 +221,6 @@ class Queries:
     def bell(self, task: Task, run: Run) -> Bell:
         """The bell of a run."""
         return bell_for(task.task_id, run.run_id, queue=run.queue, agent=task.agent, title=task.title, kind=run.kind)
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
 
 
 def _matches(task: Task, statuses: frozenset[Status], agent: str | None, parent_id: str | None) -> bool:

@@ -11,7 +11,7 @@ from .family import Family
 from .ids import new_token
 from .notification import note_of
 from .statuses import Status
-from .store_clockwork import Clockwork
+from .store_base import StoreBase
 from .store_deliveries import delivery_of
 from .transitions import AnswerReply, Settled
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNANSWERED = "Unanswered"  #: the type of the error of a task whose question expired
 
 
-class Questions(Clockwork):
+class Questions(StoreBase):
     """The part of the store that deals with tasks which wait for a person."""
 
     async def answer(self, facts: Facts, value: Any, *, interrupt: str | None = None) -> AnswerReply:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .chunks import chunks
 from .scripts import Argument
 from .statuses import Status
-from .store_clockwork import Clockwork
+from .store_base import StoreBase
 from .transitions import Remains
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PAGE = 20  #: trees that are looked at together, and tasks that are removed together
 CHUNK = 500  #: tasks of a tree that are read at once, and runs that are removed at once
 
 
-class Removal(Clockwork):
+class Removal(StoreBase):
     """The part of the store that removes what is old."""
 
     async def old_trees(self, *, older_than_ms: int) -> tuple[str, ...]:
@@ -31,7 +27,7 @@ class Removal(Clockwork):
         level = [root_id]
         while level:
             below: list[str] = []
-            for chunk in _chunks(level):
+            for chunk in chunks(level, CHUNK):
                 async with self.redis.pipeline(transaction=False) as pipe:
                     for task_id in chunk:
                         pipe.zrange(self.keys.children(task_id), 0, -1)
@@ -63,7 +59,7 @@ class Removal(Clockwork):
     async def erase(self, remains: Remains) -> None:
         """Remove a condemned task's runs, its keys and its places in the indexes. A second call changes nothing."""
         keys, task_id = self.keys, remains.task_id
-        for chunk in _chunks([run_id for run_id, _ in remains.runs]):
+        for chunk in chunks([run_id for run_id, _ in remains.runs], CHUNK):
             of_run = (keys.run, keys.input, keys.delivery)
             await self.redis.unlink(*(key(run_id) for run_id in chunk for key in of_run))
             # Code of a run that was cancelled long ago may still be at work, or its worker may be lost.
@@ -77,7 +73,3 @@ class Removal(Clockwork):
             for status in Status:
                 pipe.zrem(keys.status(status), task_id)
             await pipe.execute()
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[at : at + CHUNK] for at in range(0, len(ids), CHUNK))

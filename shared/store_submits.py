@@ -9,7 +9,7 @@ from .errors import ClaimLost, IdempotencyConflict, LimitReached, ParentClosed
 from .family import Family
 from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
 from .statuses import RunKind
-from .store_clockwork import Clockwork
+from .store_base import StoreBase
 from .transitions import Facts, SubmitReply
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .transitions import Submission
 
 
-class Submits(Clockwork):
+class Submits(StoreBase):
     """The part of the store that takes tasks."""
 
     async def submit(

@@ -11,7 +11,7 @@ from .family import Family
 from .ids import new_id
 from .records import Interrupt
 from .statuses import Status, Strategy
-from .store_clockwork import Clockwork
+from .store_base import StoreBase
 from .transitions import Facts, UpdateReply
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .scripts import Argument
 
 
-class Updates(Clockwork):
+class Updates(StoreBase):
     """The part of the store that gives tasks more to do."""
 
     async def update(

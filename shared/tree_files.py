@@ -27,4 +27,4 @@ def running_tree(_runtime: object = None) -> Namespace:
             "no task runs here, so there is no tree of tasks whose files these could be: "
             "ask for them inside a run, or give a namespace of your own"
         )
-    return tree_namespace(now.task.ancestors[0] if now.task.ancestors else now.task.task_id)
+    return tree_namespace(now.task.root_id)

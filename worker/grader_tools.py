@@ -50,7 +50,7 @@ def _as_tool(value: Any, target: str) -> BaseTool:
 
 
 def _files(task: Task, files: RedisStore) -> list[BaseTool]:
-    namespace = tree_namespace(task.ancestors[0] if task.ancestors else task.task_id)
+    namespace = tree_namespace(task.root_id)
 
     async def list_files() -> str:
         entries = await files.aentries(namespace, LISTED + 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ..shared.chunks import chunks
 from ..shared.connections import connect
 from ..shared.store import Store
 
@@ -78,8 +79,7 @@ class Heartbeat:
             return
         claims, used = self._held.claims(), self._held.used()
         news = {run_id: usage for run_id, usage in used.items() if usage != self._used.get(run_id)}
-        for at in range(0, len(claims), CHUNK):
-            chunk = claims[at : at + CHUNK]
+        for chunk in chunks(claims, CHUNK):
             renewed = await store.heartbeat(chunk, lease_ms=self._settings.lease_ms, used=news)
             for claim, good in zip(chunk, renewed, strict=True):
                 if not good:

@@ -9,6 +9,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared.connections import connect_blocking
+from ..shared.pauses import doubling
 from .control import Stop
 
 if TYPE_CHECKING:
@@ -23,18 +24,16 @@ log = structlog.get_logger("outrider.worker")
 
 async def listen(settings: Settings, keys: Keys, held: Held) -> None:
     """Stop the runs of this process whose ids are published, for ever."""
-    first, longest = PAUSE_SECONDS
-    pause, told = first, False
+    pauses, told = doubling(*PAUSE_SECONDS), False
     while True:
         try:
             async with connect_blocking(settings) as redis, redis.pubsub(ignore_subscribe_messages=True) as channel:
                 await channel.subscribe(keys.control())
-                pause, told = first, False
+                pauses, told = doubling(*PAUSE_SECONDS), False
                 async for message in channel.listen():
                     held.stop(message["data"].decode(), Stop.CANCELLED)
         except (RedisError, OSError) as error:
             if not told:
                 log.warning("cancels.not_heard", error=type(error).__name__)
             told = True
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, longest)
+        await asyncio.sleep(next(pauses))

@@ -12,6 +12,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared.broker import BrokerUnreachable
+from ..shared.pauses import doubling
 from ..shared.records import Fault
 from ..shared.refusals import is_away
 from ..shared.statuses import RunStatus
@@ -110,8 +111,7 @@ class Runner:
 
         Returns the outcome that the record has. Where the write was refused, that tells why.
         """
-        refused = False
-        pause, longest = RETRY_SECONDS
+        refused, pauses = False, doubling(*RETRY_SECONDS)
         while True:
             try:
                 return await self._write(claim, ended)
@@ -122,9 +122,9 @@ class Runner:
                     # Redis is up and does not take what this run writes: that is an error of the run.
                     ended, refused = replace(ended, outcome=activation.failed(error), events=[]), True
                     continue
+                pause = next(pauses)
                 log.warning("run.cannot_settle", error=type(error).__name__, again_in=round(pause, 1))
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 no secret
-                pause = min(pause * 2, longest)
 
     async def _write(self, claim: Claim, ended: Ended) -> Outcome:
         store, outcome = self.deps.store, ended.outcome

@@ -160,7 +160,7 @@ class Sweeper:
             await self._inform("task-retried", run.run_id)
             await self._ring(self._store.bell(task, run))
         elif outcome == "exhausted":
-            settled = await self._store.settle(claim, await self._worker_lost(run), only_expired=True)
+            settled = await self._store.settle(claim, await self._ending_of(run), only_expired=True)
             log.error("run.given_up", task_id=task.task_id, run_id=run.run_id, attempts=run.attempt + 1)
             if settled is None:
                 return False
@@ -202,7 +202,8 @@ class Sweeper:
             await self._ring(bell)
         return True
 
-    async def _worker_lost(self, run: Run) -> Ending:
+    async def _ending_of(self, run: Run) -> Ending:
+        """How a run ends whose workers were lost too often."""
         lost = _worker_lost(run)
         if run.kind is not RunKind.GRADE:
             return lost

@@ -53,8 +53,9 @@ def worker(
     from ...shared.settings import Settings
 
     Config.load(Settings.load().config)
-    count = concurrency or (250 if pool is Pool.THREADS else os.cpu_count() or 1)
-    command = [sys.executable, "-m", "outrider.worker", "-c", str(count), "--pool", pool.value]
+    command = [sys.executable, "-m", "outrider.worker", "--pool", pool.value]
+    if concurrency is not None:
+        command += ["-c", str(concurrency)]
     if queues is not None:
         command += ["-Q", ",".join(_names(queues))]
     sys.stdout.flush()
@@ -62,12 +63,10 @@ def worker(
 
 
 def _names(queues: str) -> list[str]:
-    from ...shared.ids import is_name, shorten
+    from ...shared.ids import NAME_RULE, is_name, shorten
 
     names = [name.strip() for name in queues.split(",")]
     for name in names:
         if not is_name(name):
-            raise BadInput(
-                f"-Q {shorten(repr(queues))}: {shorten(repr(name))} must match [A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}"
-            )
+            raise BadInput(f"-Q {shorten(repr(queues))}: {shorten(repr(name))} {NAME_RULE}")
     return names

@@ -54,7 +54,8 @@ def agent(store, backend, *calls):
 async def said_to(graph, task_id=None, *ancestors):
     """Run an agent, as a task of its own where one is named, and return what its tools told it."""
     if task_id is not None:
-        running.set(SimpleNamespace(task=SimpleNamespace(task_id=task_id, ancestors=ancestors)))
+        root_id = ancestors[0] if ancestors else task_id
+        running.set(SimpleNamespace(task=SimpleNamespace(root_id=root_id)))
     state = await graph.ainvoke({"messages": [("user", "go on")]})
     return [message.content for message in state["messages"] if message.type == "tool"]
 

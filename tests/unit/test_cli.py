@@ -985,9 +985,9 @@ def test_worker_becomes_the_worker(outrider, replaced):
     outrider("worker", "-Q", "a, b", "-c", "7")
     outrider("worker", "--pool", "prefork", "-c", "2")
     assert replaced == [
-        ["-m", "outrider.worker", "-c", "250", "--pool", "threads"],
-        ["-m", "outrider.worker", "-c", "7", "--pool", "threads", "-Q", "a,b"],
-        ["-m", "outrider.worker", "-c", "2", "--pool", "prefork"],
+        ["-m", "outrider.worker", "--pool", "threads"],
+        ["-m", "outrider.worker", "--pool", "threads", "-c", "7", "-Q", "a,b"],
+        ["-m", "outrider.worker", "--pool", "prefork", "-c", "2"],
     ]
 
 

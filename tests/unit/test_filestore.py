@@ -136,7 +136,8 @@ def run_of():
     tokens = []
 
     def enter(task_id, *ancestors):
-        tokens.append(running.set(SimpleNamespace(task=SimpleNamespace(task_id=task_id, ancestors=ancestors))))
+        root_id = ancestors[0] if ancestors else task_id
+        tokens.append(running.set(SimpleNamespace(task=SimpleNamespace(root_id=root_id))))
 
     yield enter
     for token in reversed(tokens):

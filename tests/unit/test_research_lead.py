@@ -110,7 +110,7 @@ async def test_two_searches_at_once_overwrite_nothing_and_one_that_is_made_again
 @pytest.fixture
 def tree():
     """Let the code believe that a task runs."""
-    token = running.set(SimpleNamespace(task=SimpleNamespace(task_id="child", ancestors=("root", "parent"))))
+    token = running.set(SimpleNamespace(task=SimpleNamespace(root_id="root")))
     yield running_tree()
     running.reset(token)
 
