@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import traceback
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph.graph import StateGraph
@@ -18,7 +20,6 @@ from .loading import load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
 
@@ -102,7 +103,18 @@ class Agents:
                 return graph
             return Factory.of(target)
         except (Exception, SystemExit) as error:  # noqa: BLE001 importing runs a user's code
-            return BrokenAgent(entry.name, one_line(f"{entry.path}: {type(error).__name__}: {error}", MAX_REASON))
+            what = f"{type(error).__name__}{_place(error, self._folder)}"
+            return BrokenAgent(entry.name, one_line(f"{entry.path}: {what}: {error}", MAX_REASON))
+
+
+def _place(error: BaseException, folder: Path) -> str:
+    """The last line of the folder's own code that led to an error: ` at agents.py:12`; empty where there is none."""
+    root = folder.resolve()
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root) and "site-packages" not in path.parts:  # a .venv may lie in it
+            return f" at {path.relative_to(root)}:{frame.lineno}"
+    return ""
 
 
 def as_graph(value: Any) -> Pregel[Any, Any, Any, Any] | None:

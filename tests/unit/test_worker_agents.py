@@ -80,7 +80,7 @@ def test_the_catalogue_is_told_of_each_agent_and_why_one_is_broken(folder):
         None,
     )
     assert (by_factory.input_keys, by_factory.broken) == (None, None)
-    assert bad.broken == "./broken_agent.py:agent: RuntimeError: no key"
+    assert bad.broken == "./broken_agent.py:agent: RuntimeError at broken_agent.py:1: no key"
     assert "there is no file" in gone.broken
 
 
