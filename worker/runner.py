@@ -65,7 +65,7 @@ class Runner:
                 ended = await activation.run()
                 outcome = await self._settle(claimed.claim, activation, ended)
                 await self._admit(facts.agent)
-                log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None))
+                log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None) or None)
                 await self._until_code_ended(claimed.claim, activation, cancelled=isinstance(outcome, Cancelled))
         return outcome
 

@@ -147,16 +147,17 @@ def _waits(task: Task) -> str:
 
 
 def _run_facts(run: Run) -> str:
-    times = [clock(moment) if moment else "-" for moment in (run.started_at, run.ended_at)]
+    """A run in one line; what is not known yet is left out."""
+    times = [f"{word} {clock(moment)}" for word, moment in (("from", run.started_at), ("to", run.ended_at)) if moment]
     parts = [
         run.run_id,
         f"{run.kind} {run.status}" + (f" ({run.ended_as})" if run.ended_as else ""),
         f"attempt {run.attempt}",
         f"queue {run.queue}",
-        f"worker {run.worker or '-'}",
-        f"{times[0]} to {times[1]}",
+        f"worker {run.worker}" if run.worker else "",
+        " ".join(times),
     ]
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _delivery(delivery: Delivery) -> str:
