@@ -39,10 +39,10 @@ def answer(
         typer.Argument(metavar="VALUE", help="JSON if it parses, else text; - reads it from stdin."),
     ] = None,
     interrupt: Annotated[
-        str | None, typer.Option(metavar="ID", help="The question, where the task asks several.")
+        str | None, typer.Option(metavar="ID", help="Which question, if the task asks several.")
     ] = None,
-    approve: Annotated[bool, typer.Option("--approve", help="Approve all tool calls that the question names.")] = False,
-    reject: Annotated[bool, typer.Option("--reject", help="Reject them; VALUE may tell the agent why.")] = False,
+    approve: Annotated[bool, typer.Option("--approve", help="Approve all tool calls that the question lists.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Reject them; VALUE can tell the agent why.")] = False,
     wait: options.Wait = False,
     wait_timeout: options.WaitTimeout = None,
     follow: options.Follow = False,
@@ -50,8 +50,8 @@ def answer(
 ) -> int:
     """Answer a question of a task. Prints the id of the run that goes on, once no question is left.
 
-    --approve and --reject answer LangChain's requests to review tool calls. An edited call is a VALUE. With --json:
-    {task_id, interrupt, open, run_id, status, event_id, notes}, with --wait the whole task besides, with --follow its
+    --approve and --reject answer LangChain's requests to review tool calls. To edit a call, give a VALUE. With --json:
+    {task_id, interrupt, open, run_id, status, event_id, notes}, with --wait also the whole task, with --follow its
     events from here on as JSON lines.
     """
     check_id(task_id)

@@ -40,22 +40,27 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    docs: Annotated[str | None, typer.Option(metavar="DIR", help="A folder of .md, .txt, .rst and .py files.")] = None,
-    question: Annotated[str | None, typer.Option(metavar="TEXT", help="Ask only this.")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="PROVIDER:MODEL", help="Else an offline one, by extraction.")
+    docs: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A folder of .md, .txt, .rst and .py files to ask about.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the leads' plans of searches.")] = False,
+    question: Annotated[str | None, typer.Option(metavar="TEXT", help="Ask only this question.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:MODEL", help="Use this model; without it, an offline one that quotes sentences."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the searches that the leads plan.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: {task_id, report, citations, tasks, wakes}.")
     ] = False,
 ) -> int:
     """Watch agents answer questions on documents.
 
-    For each question a lead plans its searches, which you approve, and starts analysts on other workers for what it
-    found. It rests until they have read that, is woken, and reports with citations. Every quote is looked up before
-    the report counts as done; with --model a grader reads it too. The demo starts a Redis (unless the environment
-    names one) and two workers, and ends them. Without --docs it asks about this project's own documents.
+    For each question a lead plans searches, which you approve, and hands what they find to analysts on any worker. It
+    rests until they have reported, is woken, and writes a report with citations. Every quote is looked up before the
+    report counts as done; with --model a grader reads it too. The demo starts a Redis (unless the environment names
+    one) and two workers, and stops them at the end. Without --docs it asks about this project's own documents.
     """
     from ...examples.research.folder import FolderError, open_folder
     from ...examples.research.policy import NOT_ANSWERED

@@ -26,20 +26,22 @@ def register(app: typer.Typer) -> None:
 
 def flower(
     port: Annotated[
-        int | None, typer.Option("--port", metavar="N", min=0, max=65535, help="Else 5555; 0 takes a free one.")
+        int | None,
+        typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 5555 unless given, 0 takes a free one."),
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option("--address", metavar="HOST", help="Else 127.0.0.1; any other one asks for authentication."),
+        typer.Option("--address", metavar="HOST", help="The address; 127.0.0.1 unless given, any other needs a login."),
     ] = None,
     basic_auth: Annotated[
-        str | None, typer.Option("--basic-auth", metavar="USER:PASSWORD", help="Ask for it; several with commas.")
+        str | None,
+        typer.Option("--basic-auth", metavar="USER:PASSWORD", help="Ask for this login; separate several by commas."),
     ] = None,
 ) -> None:
     """Show workers and jobs in the browser. Revoke and Terminate there cancel the task and its children.
 
-    Per job it shows agent, title and task id, never a description. On loopback it answers its own pages and this
-    machine's programs without a password; elsewhere it does not start without authentication.
+    Each job is shown with its agent, title and task id, never with a description. On loopback, Flower's own pages and
+    programs of this machine need no login; on any other address it starts only with one.
     """
     from ...shared.settings import Settings
 

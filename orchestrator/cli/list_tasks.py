@@ -55,7 +55,7 @@ def tasks(
     filters = _options({"--status": status, "--agent": agent, "--parent": parent})
     if page.more:
         again = shlex.join(["outrider", "list", *filters, *_options({"--limit": limit, "--before": page.next})])
-        complain(f"there are more: {again}" if page.next else "there are some: --limit 0")
+        complain(f"there are more: {again}" if page.next else "there are tasks, and --limit 0 shows none of them")
     elif not page.tasks:
         complain("no task matches" if filters or before else "no tasks yet: outrider submit AGENT TEXT")
     return 0

@@ -49,7 +49,9 @@ def _version(asked: bool) -> None:  # noqa: FBT001 typer hands the option's valu
 @app.callback(invoke_without_command=True)
 def _outrider(
     context: typer.Context,
-    _version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)

@@ -19,14 +19,12 @@ from ...shared.ids import shorten
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-State: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="JSON|@FILE", help="More input state, an object of JSON.")
-]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")]
+State: TypeAlias = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="More input state, as a JSON object.")]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and print the result.")]
 WaitTimeout: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="Wait at most so long: 90s, 30m; the task goes on.")
+    str | None, typer.Option(metavar="DURATION", help="Wait no longer than this: 90s, 30m. The task goes on.")
 ]
-Follow: TypeAlias = Annotated[bool, typer.Option("--follow", help="Watch it until its end.")]
+Follow: TypeAlias = Annotated[bool, typer.Option("--follow", help="Watch it until it has ended.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

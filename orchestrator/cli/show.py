@@ -34,9 +34,9 @@ def register(app: typer.Typer) -> None:
 
 def show(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
-    transcript: Annotated[bool, typer.Option("--transcript", help="Its conversation too.")] = False,
+    transcript: Annotated[bool, typer.Option("--transcript", help="Also its conversation.")] = False,
     result: Annotated[bool, typer.Option("--result", help="Only the result, whole.")] = False,
-    files: Annotated[bool, typer.Option("--files", help="The files that it shares with its tree too.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="Also the files that it shares with its tree.")] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON: the task, with --transcript its messages, with --files its files."),

@@ -28,42 +28,48 @@ def register(app: typer.Typer) -> None:
 
 def submit(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name in langgraph.json.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it shall do; - reads it from stdin.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it should do; - reads it from stdin.")],
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Working time it may take: 90s, 30m, 1h30m.")
+        str | None,
+        typer.Option(metavar="DURATION", help="Most working time (waiting is not counted): 90s, 30m, 1h30m."),
     ] = None,
-    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Model calls it may make.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Input and output tokens it may use.")] = None,
+    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Most model calls it may make.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Most input and output tokens it may use.")
+    ] = None,
     max_output_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens that its models may write.")
+        int | None, typer.Option(metavar="N", help="Most tokens that its models may write.")
     ] = None,
     idle: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long nothing may come from it while it works.")
+        str | None,
+        typer.Option(metavar="DURATION", help="Stop it when it works and nothing comes from it for so long."),
     ] = None,
     max_children: Annotated[
-        int | None, typer.Option(metavar="N", help="Tasks it may start; a fork none unless told.")
+        int | None, typer.Option(metavar="N", help="Most tasks it may start; a fork may start none unless given.")
     ] = None,
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What people see of it in lists and in Flower.")
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people see in lists and in Flower.")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="A label; may be given several times.")
     ] = None,
-    metadata: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A label of yours; repeatable.")] = None,
     state: options.State = None,
     context: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help="The runs' context, an object of JSON.")
+        str | None, typer.Option(metavar="JSON|@FILE", help="The context of its runs, as a JSON object.")
     ] = None,
     rubric: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by before it counts as done.")
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What its work must meet before it counts as done.")
     ] = None,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue of its runs.")] = None,
-    parent: Annotated[str | None, typer.Option(metavar="ID", help="The task that is told how this one ends.")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue that its runs go to.")] = None,
+    parent: Annotated[str | None, typer.Option(metavar="ID", help="The task to tell how this one ends.")] = None,
     fork: Annotated[bool, typer.Option("--fork", help="Begin with the parent's conversation.")] = False,
     idempotency_key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The same key again gives the same task.")
+        str | None, typer.Option(metavar="KEY", help="Submitting again with the same key returns the same task.")
     ] = None,
     answer_within: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long its questions wait for a person's answer: 30m, 1h.")
+        str | None, typer.Option(metavar="DURATION", help="How long its questions wait for an answer: 30m, 1h.")
     ] = None,
-    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Is told of its end by a signed POST.")] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Tell this URL of its end, by a signed POST.")
+    ] = None,
     wait: options.Wait = False,
     wait_timeout: options.WaitTimeout = None,
     follow: options.Follow = False,
@@ -71,7 +77,7 @@ def submit(
 ) -> int:
     """Hand a task to an agent; print the task's id.
 
-    With --json: {task_id, run_id, status, created, notes}, with --wait the whole task besides, with --follow its
+    With --json: {task_id, run_id, status, created, notes}, with --wait also the whole task, with --follow its
     events as JSON lines.
     """
     way = Way.chosen(wait=wait, wait_timeout=wait_timeout, follow=follow, as_json=as_json)

@@ -30,22 +30,22 @@ def register(app: typer.Typer) -> None:
 
 def update(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it is told; - reads it from stdin.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - reads it from stdin.")],
     strategy: Annotated[
-        Strategy | None, typer.Option(help="What becomes of an active run; without it the update is refused.")
+        Strategy | None, typer.Option(help="What to do with an active run; without this the update is refused.")
     ] = None,
     state: options.State = None,
     rubric: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="What its work is graded by from now on.")
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What its work must meet from now on.")
     ] = None,
     wait: options.Wait = False,
     wait_timeout: options.WaitTimeout = None,
     follow: options.Follow = False,
     as_json: options.AsJson = False,
 ) -> int:
-    """Give a task one more message. It goes on with its conversation; prints the id of the run that this starts.
+    """Give a task one more message; it goes on with its conversation. Prints the id of the run that this starts.
 
-    With --json: {task_id, run_id, status, overtaken, dropped, event_id, notes}, with --wait the whole task besides,
+    With --json: {task_id, run_id, status, overtaken, dropped, event_id, notes}, with --wait also the whole task,
     with --follow its events from here on as JSON lines.
     """
     check_id(task_id)

@@ -27,7 +27,7 @@ class Pool(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("worker", short_help="Carry tasks out until told to stop.", epilog=EPILOG)(worker)
+    app.command("worker", short_help="Run tasks until told to stop.", epilog=EPILOG)(worker)
 
 
 def worker(
@@ -37,18 +37,22 @@ def worker(
             "-Q",
             "--queues",
             metavar="NAMES",
-            help="Queues, separated by commas; else all, with those of langgraph.json.",
+            help="Queues to serve, separated by commas; all unless given, also those in langgraph.json.",
         ),
     ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "-c", "--concurrency", metavar="N", min=1, help="Runs at a time: 250, or with prefork one per core."
+            "-c",
+            "--concurrency",
+            metavar="N",
+            min=1,
+            help="How many runs at a time; 250 unless given, with prefork one per core.",
         ),
     ] = None,
     pool: Annotated[Pool, typer.Option("--pool", help="prefork is for agents that keep a core busy.")] = Pool.THREADS,
 ) -> None:
-    """Run tasks until it is told to stop. This process becomes the worker."""
+    """Run tasks until told to stop. This process becomes the worker."""
     from ...shared.config import Config
     from ...shared.settings import Settings
 
