@@ -57,9 +57,9 @@ def example(question: Interrupt) -> str:
 
 
 def check(question: Interrupt, answer: Any) -> None:
-    """Hold that an answer decides each tool call that a question lists: the middleware fails on any other.
+    """Check that an answer decides each tool call that a question lists: LangChain's middleware fails on any other.
 
-    `BadInput` where it does not. What a question with a schema of its own is answered is checked where it is asked.
+    `BadInput` where it does not. The answer to a question with a schema of its own is checked where that was asked.
     """
     if not is_approval(question) or "action_requests" not in question.value:
         return

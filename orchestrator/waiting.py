@@ -139,7 +139,7 @@ def at_rest(task: Task) -> bool:
 
 
 def check_timeout(timeout: Any) -> float | None:
-    """Return a wait's bound in seconds; `BadInput` for what is none."""
+    """Return the bound of a wait in seconds; `BadInput` where `timeout` cannot be one."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= sys.float_info.max:
@@ -148,7 +148,7 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 def check_event_id(after: Any) -> None:
-    """Check an event id; `BadInput` for what is none."""
+    """Check that this can be the id of an event, else raise `BadInput`."""
     parts = after.split("-") if isinstance(after, str) else [""]
     if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):  # noqa: PLR2004 ms and number
         raise BadInput(f"event id {shorten(repr(after))} must be the id of an event, such as 1700000000000-0 (0: all)")

@@ -1,7 +1,7 @@
 """A Redis client for many callers on one loop: what they ask in one turn of the loop goes in one round trip.
 
-The runs of a worker ask Redis for many small things. Most of what such a command costs is the pool's, the socket's and
-the timer's, not its own: asked together they take half the worker's time for a trivial task.
+The runs of a worker ask Redis for many small things, and most of what each costs is work of the pool, the socket and
+the timer. Sent together, they halve what a trivial task takes of a worker's time.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _batches(asked: list[_Asked]) -> Iterator[list[_Asked]]:
 
 
 def _own(error: BaseException) -> BaseException:
-    """A copy for one caller: an error that callers shared would gather the frames of all."""
+    """A copy of an error for one caller: in one that callers shared, the frames of all would gather."""
     try:
         return copy(error)
     except Exception:  # noqa: BLE001 not every error can be made from its arguments

@@ -31,7 +31,7 @@ KINDS = {name: kind for kind, name in TASK_NAMES.items()}
 #: What a broker that is away raises. On RabbitMQ some of it is no `OSError`, and is not wrapped by kombu.
 BROKER_ERRORS = (OperationalError, ConnectionError, ChannelError, OSError)
 
-#: A pooled connection learns only by failing that its broker was restarted: then a second, at once.
+#: A pooled connection notices only by failing that its broker was restarted: then one more try, at once.
 ONE_MORE: Final = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
 #: How long a broker may take to connect or to answer. One that hangs would else hold whoever rings, sweepers too.

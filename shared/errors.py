@@ -137,7 +137,7 @@ class InboxLost(OutriderError):
         self.parent_id = parent_id
         super().__init__(
             f"the inbox of {parent_id} has another reader now, since this one did not renew its lease in time (was its "
-            "loop blocked?): what was not acknowledged is read there again; read the inbox anew to stand by"
+            "loop blocked?): what was not acknowledged comes again there; to wait for its end, read the inbox again"
         )
 
 

@@ -191,5 +191,5 @@ _NUMBER = re.compile(r"^\s*\d+[.)]\s+")
 
 
 def _alike(name: str) -> str:
-    """The same for names that mean the same: graders get them in a numbered list."""
+    """A name as names are compared: without number (graders get a numbered list), spaces, case and full stop."""
     return " ".join(_NUMBER.sub("", name).split()).casefold().rstrip(".")

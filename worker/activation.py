@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: How long an agent's code may take to end once it was told to stop; then its run settles without it.
 STOP_SECONDS = 5.0
-#: Then it is told again. A cancel can be lost: `asyncio.wait_for` of Python 3.11 swallows one that comes as its call
-#: ends, and an agent's own code may do the same.
+#: How often it is told again meanwhile. A cancel can be lost: `asyncio.wait_for` of Python 3.11 swallows one that comes
+#: as its call ends, and an agent's own code may do the same.
 TELL_AGAIN_SECONDS = 1.0
 
 log = structlog.get_logger("outrider.worker")

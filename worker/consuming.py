@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from celery import Celery
 
-#: How long the runs wait for that. A broker that hangs answers nothing, and the record needs none.
+#: How long a drain waits for that at most: a broker that hangs never answers, and the record needs no answer.
 CEASE_SECONDS = 2.0
 
 log = structlog.get_logger("outrider.worker")

@@ -31,7 +31,7 @@ class Stop(StrEnum):
 
 
 class Control:
-    """One run that this process works on. All is done on the loop; `stop` may be called from any thread."""
+    """One run that this process works on. Used on the loop; only `stop` may be called from any thread."""
 
     def __init__(self, run_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self.run_id = run_id
@@ -65,7 +65,7 @@ class Control:
         if self.reason is None and not ended:
             self.reason = reason
             if reason is Stop.CANCELLED and self.claim is not None:
-                # LangGraph saves that it was stopped. Redis would refuse that: it need not be sent.
+                # LangGraph would save that the run was stopped. Redis would refuse that write, so it is not sent.
                 self.claim.stale = True
             self.stopped.set_result(None)
             if self._work is not None:

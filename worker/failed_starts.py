@@ -1,4 +1,4 @@
-"""Counts children of a prefork worker that end before they work: Celery would start new ones for ever."""
+"""Counts the children of a prefork worker that end before they get to work: Celery would start new ones for ever."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 import termios
 from typing import Final
 
-FAILED_STARTS: Final = 3  #: beyond one for each child; then the worker gives up
+FAILED_STARTS: Final = 3  #: starts beyond one for each child, after which the worker gives up
 
 
 class Starts:
-    """A byte in a pipe for each start since a child last got to work; made before the fork, shared by all.
+    """A pipe with one byte for each start since a child last got to work. Made before the fork, shared by all children.
 
-    No lock is held, and nothing is lost: a child may be killed at any moment.
+    A pipe needs no lock, and loses nothing when a child is killed.
     """
 
     def __init__(self, children: int) -> None:
@@ -24,19 +24,19 @@ class Starts:
         os.set_blocking(self._write, False)
 
     def begun(self) -> None:
-        """A child starts."""
+        """Note that a child starts."""
         os.write(self._write, b"s")
 
     def worked(self) -> None:
-        """A child got to work: those that still start may take their time."""
+        """Note that a child got to work: counting begins anew."""
         try:
             os.read(self._read, 65_536)
-        except BlockingIOError:  # another one was as quick
+        except BlockingIOError:  # another child was quicker
             return
 
     @property
     def too_many(self) -> bool:
-        """Whether so many started in a row that one which ended must be among them, again and again."""
+        """Whether more children have started than can be alive at once: some ended before they got to work."""
         waiting = array.array("i", [0])
         fcntl.ioctl(self._read, termios.FIONREAD, waiting)
         return waiting[0] > self._most

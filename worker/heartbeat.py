@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .control import Held
 
 CHUNK = 500  #: claims that one script renews
-LEASES_OF_PATIENCE = 4  #: leases for which the loop may not answer; then its claims are left to run out
+LEASES_OF_PATIENCE = 4  #: for so many leases the loop may be silent; after that its claims are left to run out
 
 log = structlog.get_logger("outrider.worker")
 

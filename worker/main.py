@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from .process import WorkerProcess
 
-# Celery warns root of what messages could do that are not JSON; ours are, and none else is accepted.
+# Celery warns root that messages which are not JSON could do harm: only JSON is accepted here.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 CONCURRENCY = 250  #: threads, unless `-c` says otherwise
@@ -115,7 +115,7 @@ def _read_config(instance: Any, **_: Any) -> None:
         # Two workers of one host must differ: RabbitMQ shuts the second out, and monitors take them for one.
         instance.hostname = f"outrider-{os.getpid()}@{socket.gethostname()}"
     worker.node = instance.hostname
-    # A log is one event a line: Celery's picture of the worker is for people alone.
+    # A log has one event in each line; Celery's banner is for people at a terminal.
     instance.quiet = instance.quiet or not sys.stdout.isatty()
     with _or_leave():
         worker.config = Config.load(worker.settings.config)
@@ -128,7 +128,7 @@ def _read_config(instance: Any, **_: Any) -> None:
 
 
 def _choose_pool(sender: Any, **_: Any) -> None:
-    # What workers tell each other at start and while they live is a second of waiting, and nothing that we use.
+    # What workers tell each other, at start and later, costs a second of waiting, and we use none of it.
     sender.options |= {"without_mingle": True, "without_gossip": True}
     with _or_leave():
         if not _given("pool"):

@@ -54,14 +54,15 @@ GARBAGE_THRESHOLD = 20_000  #: new objects between two collections of the younge
 # interpreter to another thread and back, which costs a busy worker a quarter of its time (measured).
 FEW = 8  #: runs at work; up to so many, commands are sent at once
 LINGER_SECONDS, LINGER_PER_RUN = 0.02, 0.001
-# How long a thread may wait for the interpreter. Celery's, which takes bells, waits after each of its system calls; at
-# Python's 5 ms a busy loop would starve it, and have too few runs to fill its time (measured).
+# How long a thread may keep the interpreter while another one waits for it. Celery's thread that takes bells waits for
+# it after each of its system calls: at Python's 5 ms a busy loop starves it, and then has too few runs to be busy with
+# (measured).
 TURN_SECONDS = 0.001
-# Between the ends of two runs, as Celery's threads hear of them. Threads that end their Celery tasks at once keep the
-# interpreter from the loop, which waits for all of them after each of its system calls: while 200 runs were cancelled
-# one after the other, most were stopped only when the threads of the first ones had ended (measured).
+# How far apart Celery's threads are told that their runs have ended. Threads that finish their Celery tasks all at once
+# keep the interpreter from the loop, which waits for it after each of its system calls: of 200 runs that were cancelled
+# one after the other, most were stopped only when the threads of the first ones had finished (measured).
 END_SECONDS = 0.002
-WITHDRAW_SECONDS = 1.0  #: what a process that ends waits at most for Redis to forget what it published
+WITHDRAW_SECONDS = 1.0  #: how long a process that ends may take to withdraw what it published
 
 T = TypeVar("T")
 
@@ -166,7 +167,7 @@ class WorkerProcess:
         return published
 
     async def _publish(self, store: Store, published: list[Published]) -> None:
-        """Publish what this process knows once a lease, until it ends: it counts for two, in case this process dies."""
+        """Publish, once a lease, what this process knows. An entry counts for two leases: this process may die."""
         pause, valid_ms = self.settings.lease_seconds, 2 * self.settings.lease_ms
         try:
             while True:

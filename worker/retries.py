@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LONGEST_RETRY_AFTER = 600.0  #: seconds that a provider's `retry-after` is honoured for; a longer one is cut to this
-SPREAD = 0.1  #: up to this part is waited on top, by chance: a provider tells all callers the same moment
+SPREAD = 0.1  #: a random part of the pause, at most this, is added: a provider names one moment to all callers
 
 
 def is_retryable(error: BaseException, named: Iterable[str] = ()) -> bool:

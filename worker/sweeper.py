@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..shared.store import Store
 
 LOST = "WorkerLost"  #: the type of its error
-TICK_SECONDS = 0.002  #: added to a moment on Redis' clock of milliseconds: then it is over for sure
+TICK_SECONDS = 0.002  #: added to a moment on Redis' clock, which counts whole ms: by then it has passed
 
 log = structlog.get_logger("outrider.sweeper")
 
@@ -134,7 +134,7 @@ class Sweeper:
         return True
 
     async def _ring(self, bell: Bell) -> None:
-        """Ring, unless this sweep found the broker away: whatever was not rung is overdue some time."""
+        """Ring, unless this sweep found the broker away: a bell that is not rung is overdue for a later sweep."""
         async with self._ringing:  # one after the other: the first that fails spares the rest their wait
             if self._broker_away:
                 return
@@ -172,9 +172,9 @@ class Sweeper:
         return outcome == "released"
 
     async def _inform(self, event: str, run_id: str) -> None:
-        """Tell monitors, unless this sweep could not: what they show is no reason to leave a run alone.
+        """Send monitors an event, unless one before it failed in this sweep. A failure holds up no run.
 
-        That says nothing of bells: a connection that a restart of the broker broke is tried once more for them alone.
+        It says nothing about bells: for them alone, a connection that a restart of the broker broke is tried once more.
         """
         async with self._ringing:
             if self._broker_away or self._untold:

@@ -27,9 +27,9 @@ PROVIDERS: dict[str, frozenset[str]] = {
     "google": frozenset({"TransportError", "RetryError"}),
     "langchain_core": frozenset({"ModelRateLimitError", "ModelAPIError", "ModelConnectionError", "ModelTimeoutError"}),
 }
-INTEGRATIONS = "langchain_"  #: what LangChain's packages for providers begin with
-STATUSES = frozenset({408, 429})  #: that pass; so does each from 500 on
-#: What an error says of itself, also where it came in the middle of a stream that had begun with status 200.
+INTEGRATIONS = "langchain_"  #: how the names of LangChain's packages for providers begin
+STATUSES = frozenset({408, 429})  #: statuses that pass by themselves, besides all from 500 on
+#: Codes in the body of an error. They tell also where it came in the middle of a stream that had begun with status 200.
 CODES = frozenset({"rate_limit_error", "overloaded_error", "api_error", "server_error", "timeout_error"})
 THROTTLED = ("Throttl", "TooManyRequests")  #: in the codes of AWS, whose status may be 400
 OVERFLOW_TYPES = frozenset({"ContextOverflowError", "ContextWindowExceededError"})
