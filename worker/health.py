@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
         print(f"outrider: {error}", file=sys.stderr)  # noqa: T201 a command
         return 1
     if not queues:
-        who = node or f"no worker of {gethostname()}"
-        print(f"outrider: {who} consumes nothing, or did not answer in {ANSWER_SECONDS:g} s", file=sys.stderr)  # noqa: T201
+        silent = f"{node} did not answer" if node else f"no worker of {gethostname()} answered"
+        print(f"outrider: {silent} in {ANSWER_SECONDS:g} s, or it consumes nothing", file=sys.stderr)  # noqa: T201
         return 1
     print(f"consumes {', '.join(sorted(queues))}")  # noqa: T201
     return 0
