@@ -51,7 +51,8 @@ class NoMoreTurns(asyncio.CancelledError):
 class Meter(BaseCallbackHandler):
     """Counts turns and tokens, stops the run at the top of the turn that a limit forbids, and tells of tools.
 
-    Limits are soft: the tools that the last turn asked for have finished by then.
+    Limits are soft: the tools that this agent's last turn asked for have finished by then. What other agents of the run
+    are at is cut off, their tools too.
     """
 
     run_inline = True  # in order, and before the model is called

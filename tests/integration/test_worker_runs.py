@@ -254,6 +254,16 @@ async def test_an_agent_cannot_swallow_a_limit(bench):
     assert (task.status, task.error.type, task.usage.turns) == (Status.ERROR, "limit_turns", 3)
 
 
+@pytest.mark.usefixtures("refusing")
+async def test_a_turn_that_is_refused_cuts_off_what_works_beside_it(bench):
+    task_id, run_id = await bench.submit("beside", limits={"max_turns": 1})
+    running = asyncio.create_task(bench.runner.run(task_id, run_id))
+    await bench.at(task_id, "dig")
+    await bench.open(task_id, "talk")
+    assert (await running).type == "limit_turns"
+    assert await bench.did(task_id) == ["cut"]
+
+
 async def test_working_time_ends_a_run_as_timeout(bench):
     outcome, task = await bench.do("sleeper", limits={"timeout_seconds": 0.05})
     assert isinstance(outcome, TimedOut)

@@ -315,6 +315,34 @@ async def _swallows(state):
 swallower = _chain(("swallows", _swallows)).compile()
 
 
+@tool
+async def dig(where: str) -> str:
+    """Look somewhere for long."""
+    try:
+        await gate("dig")
+    except asyncio.CancelledError:
+        await note("cut")
+        raise
+    return f"found {where}"
+
+
+async def _digs(state):
+    return {"done": [await dig.ainvoke({"where": "here"})]}
+
+
+async def _talks(state):
+    await ScriptedModel().ainvoke("first")
+    await gate("talk")
+    return {"done": [(await ScriptedModel().ainvoke("second")).text]}
+
+
+_beside = StateGraph(State)
+for _node in (_digs, _talks):
+    _beside.add_node(_node)
+    _beside.add_edge(START, _node.__name__)
+beside = _beside.compile()
+
+
 class Busy(Exception):
     """One that its agent names."""
 
