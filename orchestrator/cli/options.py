@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 State: TypeAlias = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="More input state, as a JSON object.")]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and print the result.")]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait until it has ended; the result follows the id.")]
 WaitTimeout: TypeAlias = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Wait no longer than this: 90s, 30m. The task goes on.")
 ]
