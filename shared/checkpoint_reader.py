@@ -47,6 +47,13 @@ class CheckpointReader(BaseCheckpointSaver[int]):
         reply = await self._call("get", keys[:2], [get_checkpoint_id(config) or ""])
         return None if reply is None else self._tuple(thread_id, ns, Reply(reply))
 
+    async def kept(self, thread_id: str) -> list[CheckpointTuple]:
+        """Return the heads of the subgraphs of a thread that keep their state from one step to the next."""
+        # Any other has the id of its step's task in its namespace, after a colon.
+        names = [ns for ns in await self._namespaces(thread_id) if ns and ":" not in ns]
+        found = [await self.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}) for ns in names]
+        return [each for each in found if each is not None]
+
     def _tuple(self, thread_id: str, ns: str, reply: Reply) -> CheckpointTuple:
         checkpoint_id, record = reply.take().decode(), read_record(reply.take())
         stored = list(reply.cells())

@@ -123,11 +123,11 @@ class Site(Desk):
     async def release(self, task_id, *gates):
         await self.redis.srem(self._key(task_id, "hold"), *gates)
 
-    async def saved(self, task_id, text):
+    async def saved(self, task_id, text, ns=""):
         """Return when a step that is under way has saved a tool's result."""
         saver = RedisSaver(self.redis, self.store.keys)
         while True:
-            state = await saver.aget_tuple({"configurable": {"thread_id": task_id, "checkpoint_ns": ""}})
+            state = await saver.aget_tuple({"configurable": {"thread_id": task_id, "checkpoint_ns": ns}})
             if text in repr(state.pending_writes):
                 return
 

@@ -11,6 +11,7 @@ from langgraph.graph import END
 from ..shared.checkpoints import RedisSaver
 from ..shared.inputs import ANSWERS
 from .control import Stop
+from .kept import close_kept
 from .meter import Meter
 from .outcomes import Failed, Finished, Paused, TimedOut
 from .upstream import attached
@@ -59,7 +60,7 @@ class AgentWork:
         async with self._deps.agents.open(task.agent, config) as agent:
             saver = RedisSaver(self._deps.store.redis, self._deps.store.keys, self._claimed.claim)
             graph = attached(agent, saver, self._deps.files)
-            so_far = await self._conversation(graph, config)
+            so_far = await self._conversation(graph, config, saver)
             given = self._view.input_for(graph, self._claimed, self._deps.agents.entry(task.agent), so_far)
             stream = graph.astream(
                 given,
@@ -79,10 +80,13 @@ class AgentWork:
                     raise
                 self._view.ask_again((await graph.aget_state(config)).interrupts, error)
 
-    async def _conversation(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> Sequence[Any]:
+    async def _conversation(
+        self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig, saver: RedisSaver
+    ) -> Sequence[Any]:
         """The saved conversation that a run goes on with; empty for a first run and for one with answers."""
         if ANSWERS in self._claimed.input or self._claimed.task.saved_run in {None, self._claimed.run.run_id}:
             return ()
+        await close_kept(saver, self._claimed.task.task_id, self._claimed.run.run_id)
         state = await graph.aget_state(config)
         if state.tasks and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:
             # An earlier run ended within a step. New input would drop what that step had done: save it first, under no

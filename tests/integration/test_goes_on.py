@@ -13,15 +13,15 @@ from puppets import called, started
 CLOSED = "No result: the run ended before"
 
 
-async def in_the_middle(site, agent, **fields):
-    """A task that is in the middle of three calls, of which one has its result; and what its model read last."""
+async def in_the_middle(site, agent, ns="", **fields):
+    """A task that is in the middle of three calls, of which one has its result."""
     task_id = await site.parent(agent, **fields)
     await site.read(task_id)
     await site.hold(task_id, "look b", "look c")
     await site.let_call(task_id, *(called("look", where=where) for where in "abc"))
     await site.pop(task_id, "look b")
     await site.pop(task_id, "look c")
-    await site.saved(task_id, "seen a")
+    await site.saved(task_id, "seen a", ns)
     return task_id
 
 
@@ -50,6 +50,15 @@ async def test_a_cancelled_task_goes_on(site, agent):
     await site.o.update(task_id, "go on")
     task = await closed_and_goes_on(site, task_id)
     assert [run.status for run in task.runs] == [RunStatus.CANCELLED, RunStatus.SUCCESS]
+
+
+@pytest.mark.parametrize("how", ["cancel", "interrupt"])
+async def test_an_agent_within_the_agent_that_keeps_its_own_conversation_goes_on_with_it(site, how):
+    task_id = await in_the_middle(site, "keeps", ns="inner")
+    if how == "cancel":
+        await site.o.cancel(task_id)
+    await site.o.update(task_id, "go on", strategy="interrupt")
+    await closed_and_goes_on(site, task_id)
 
 
 @pytest.mark.parametrize("agent", puppets.AGENTS)

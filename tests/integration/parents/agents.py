@@ -219,6 +219,8 @@ swift = create_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 swift_deep = create_deep_agent(Swift(), middleware=[BackgroundSubagents(SUBAGENTS)])
 
 
+_keeps = create_agent(Puppet(), tools=TOOLS, checkpointer=True)
+keeps = StateGraph(MessagesState).add_node("inner", _keeps).add_edge(START, "inner").compile()
 nested = StateGraph(MessagesState).add_node("agent", _agent).add_edge(START, "agent").compile()
 
 
