@@ -11,8 +11,6 @@ import os
 import socket
 import sys
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,11 +18,12 @@ import structlog
 from redis.exceptions import RedisError
 
 from ..shared import catalogue
-from ..shared.broker import BrokerUnreachable, ring, tell_monitors
+from ..shared.broker import ring
 from ..shared.connections import connect
 from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
+from .bell_thread import BellThread
 from .control import Held
 from .deliverer import Deliverer
 from .deps import Deps
@@ -83,8 +82,7 @@ class WorkerProcess:
         self._sweeper: Sweeper | None = None
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(JobExecutor(concurrency))
-        self._bells = ThreadPoolExecutor(1, thread_name_prefix="outrider-bells")
-        self._broker_failed_at = 0.0  #: when the last bell failed that was tried
+        self._bells = BellThread(app, node)
         self._thread = threading.Thread(target=self._serve, name="outrider-loop", daemon=True)
         self._stopping = asyncio.Event()
         self._ready: asyncio.Future[Runner] = self._loop.create_future()
@@ -126,14 +124,14 @@ class WorkerProcess:
                 files=RedisStore(redis, store.keys),
                 agents=self._agents,
                 held=self._held,
-                ring=self._ring_off_loop,
+                ring=self._bells.ring,
                 worker=self._node,
                 deliver=deliverer.look,
             )
             heartbeat = Heartbeat(settings, self._held, self._loop)
             heartbeat.start()
             slots = {name: self._config.slots(name) for name in self._config.agents}
-            self._sweeper = Sweeper(settings, store, self._ring_off_loop, self._tell_off_loop, slots)
+            self._sweeper = Sweeper(settings, store, self._bells.ring, self._bells.tell, slots)
             beside = [
                 self._loop.create_task(listen(settings, store.keys, self._held)),
                 self._loop.create_task(self._sweeper.run()),
@@ -149,7 +147,7 @@ class WorkerProcess:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
                 # Not by the agents' threads: one that does not end would keep the process.
-                await self._loop.run_in_executor(self._bells, heartbeat.stop)
+                await self._bells.run(heartbeat.stop)
 
     def _linger(self) -> float:
         return min(LINGER_SECONDS, LINGER_PER_RUN * (len(self._held) - FEW))
@@ -181,25 +179,6 @@ class WorkerProcess:
             with suppress(RedisError, TimeoutError):
                 async with asyncio.timeout(WITHDRAW_SECONDS):
                     await catalogue.withdraw(store.redis, store.keys, self._id)
-
-    async def _ring_off_loop(self, bell: Bell) -> None:
-        await self._loop.run_in_executor(self._bells, self._ring, bell, time.monotonic())
-
-    def _ring(self, bell: Bell, asked_at: float) -> None:
-        """Ring, unless the broker did not answer while this bell waited: each that is tried holds up all others."""
-        if asked_at < self._broker_failed_at:
-            raise BrokerUnreachable(self._app.conf.broker_write_url, "it did not take the bell before this one")
-        try:
-            ring(self._app, bell)
-        except BrokerUnreachable:
-            self._broker_failed_at = time.monotonic()
-            raise
-
-    async def _tell_off_loop(self, event: str, run_id: str, error: str) -> None:
-        await self._loop.run_in_executor(self._bells, self._tell, event, run_id, error)
-
-    def _tell(self, event: str, run_id: str, error: str) -> None:
-        tell_monitors(self._app, event, run_id, node=self._node, exception=f"AgentFailed({error!r})", traceback="")
 
     def run(self, task_id: str, run_id: str) -> Outcome:
         """Answer one bell, in the thread or the child that Celery gave it; blocks until the run's code has ended."""
@@ -251,4 +230,4 @@ class WorkerProcess:
         """End the loop, once no job waits on it."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
-        self._bells.shutdown()
+        self._bells.stop()

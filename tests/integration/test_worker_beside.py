@@ -10,16 +10,15 @@ from structlog.testing import capture_logs
 
 import workers
 from outrider.shared.broker import BrokerUnreachable, make_app
-from outrider.shared.config import Config
 from outrider.shared.limits import Usage
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
+from outrider.worker.bell_thread import BellThread
 from outrider.worker.control import Control, Held, Stop
 from outrider.worker.emitter import Emitter
 from outrider.worker.heartbeat import Heartbeat
 from outrider.worker.listener import listen
 from outrider.worker.outcomes import Finished, ending
-from outrider.worker.process import WorkerProcess
 from outrider.worker.sweeper import Sweeper
 
 
@@ -160,16 +159,15 @@ async def test_bells_that_waited_while_the_broker_did_not_answer_are_not_tried(b
         tried.append(bell)
         raise BrokerUnreachable("redis://localhost", "Timeout reading from socket")
 
-    monkeypatch.setattr("outrider.worker.process.ring", hang)
-    process = WorkerProcess(bench.settings, Config.load(workers.AGENTS), make_app(bench.settings), 1, "node")
-    process._loop.close()
-    process._loop = asyncio.get_running_loop()
-    rings = [asyncio.create_task(process._ring_off_loop(bell)) for bell in "abc"]
+    monkeypatch.setattr("outrider.worker.bell_thread.ring", hang)
+    thread = BellThread(make_app(bench.settings), "node")
+    rings = [asyncio.create_task(thread.ring(bell)) for bell in "abc"]
     asyncio.get_running_loop().call_soon(asked.set)  # after the first step of each
     rung = await asyncio.gather(*rings, return_exceptions=True)
     assert [type(error) for error in rung] == [BrokerUnreachable] * 3
     with pytest.raises(BrokerUnreachable):
-        await process._ring_off_loop("d")
+        await thread.ring("d")
+    thread.stop()
     assert tried == ["a", "d"]
 
 
