@@ -26,7 +26,7 @@ def dev() -> int:
     """Start Redis, a worker and Flower here. Ctrl-C stops them in order, a second one at once.
 
     Redis keeps its data in .outrider/ and is not started where the environment names one. Other commands in the same
-    folder find it by themselves.
+    folder find it by themselves. Agents are loaded once: after a change of their code, start it again.
     """
     from ...shared.config import Config
     from ...shared.devfile import DevFolder
