@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from .errors import BadInput
-from .inputs import FEEDBACK
+from .input_layout import FEEDBACK
 from .text import clean
 
 if TYPE_CHECKING:

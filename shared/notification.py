@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Self
 
-from .blocks import text_and_media
+from .content_blocks import text_and_media
 from .grades import NotedGrade  # noqa: TC001 pydantic reads it
 from .record_base import Record
 from .statuses import Status

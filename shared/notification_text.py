@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
-from .blocks import MEDIA, text_and_media
+from .content_blocks import MEDIA, text_and_media
 from .grades import Grade, GradeResult
 from .notification import NOTE_LIMIT as LIMIT
 from .statuses import Status

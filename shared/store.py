@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from .bells import bells_of
 from .context import Claim
-from .family import Family
+from .family_keys import Family
 from .ids import derived_id, new_token
-from .inputs import FEEDBACK, joined
+from .input_layout import FEEDBACK, joined
 from .notification import Notification, note_of
 from .records import Run, Task
 from .statuses import Phase

@@ -11,7 +11,7 @@ from .store_queries import Queries
 if TYPE_CHECKING:
     import redis.asyncio
 
-    from .family import Family
+    from .family_keys import Family
     from .transitions import Facts
 
 

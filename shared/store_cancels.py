@@ -11,7 +11,7 @@ from .bells import bells_of
 from .chunks import chunks
 from .context import running
 from .errors import UnknownTask
-from .family import Family
+from .family_keys import Family
 from .notification import note_of
 from .statuses import Phase, Status
 from .store_base import StoreBase

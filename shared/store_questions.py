@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
 from .errors import AnswerConflict, NotWaiting, SeveralQuestions, UnknownTask
-from .family import Family
+from .family_keys import Family
 from .ids import new_token
 from .notification import note_of
 from .statuses import Status

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from .errors import ClaimLost, IdempotencyConflict, LimitReached, ParentClosed
-from .family import Family
+from .family_keys import Family
 from .limits import MAX_DEPTH, MAX_DESCENDANTS, MAX_OPEN_CHILDREN
 from .statuses import RunKind
 from .store_base import StoreBase

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .bells import bells_of
 from .errors import ClaimLost, TaskActive, UnknownTask
-from .family import Family
+from .family_keys import Family
 from .ids import new_id
 from .records import Interrupt
 from .statuses import Status, Strategy

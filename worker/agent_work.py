@@ -9,13 +9,13 @@ from langgraph.errors import is_invalid_resume
 from langgraph.graph import END
 
 from ..shared.checkpoints import RedisSaver
-from ..shared.inputs import ANSWERS
+from ..shared.input_layout import ANSWERS
 from .control import Stop
-from .kept import close_kept
+from .graph_view import View
+from .inner_conversations import close_kept
 from .meter import Meter
 from .outcomes import Failed, Finished, Paused, TimedOut
 from .upstream import attached
-from .view import View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

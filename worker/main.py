@@ -30,10 +30,10 @@ from ..shared.log import set_up_logging
 from ..shared.queues import QUEUES
 from ..shared.settings import Settings
 from .checkup import warn_of_findings
-from .consuming import then_drain
 from .failed_starts import Starts
 from .remote_commands import replace_commands
 from .shutdown import DrainLine, end_now, give_up, leave_by_signals
+from .stop_consuming import then_drain
 from .tasks import add_tasks
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from ..shared.filestore import RedisStore
 from ..shared.store import Store
 from .agents import Agents
 from .bell_thread import BellThread
+from .cancel_listener import listen
 from .control import Held
 from .deliverer import Deliverer
 from .deps import Deps
 from .executor import JobExecutor
 from .heartbeat import Heartbeat
-from .listener import listen
 from .outcomes import Retried
 from .pace import Pace
 from .runner import Runner

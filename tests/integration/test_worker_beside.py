@@ -14,10 +14,10 @@ from outrider.shared.limits import Usage
 from outrider.shared.statuses import EndedAs, Phase, RunStatus, Status
 from outrider.shared.store import Store
 from outrider.worker.bell_thread import BellThread
+from outrider.worker.cancel_listener import listen
 from outrider.worker.control import Control, Held, Stop
 from outrider.worker.emitter import Emitter
 from outrider.worker.heartbeat import Heartbeat
-from outrider.worker.listener import listen
 from outrider.worker.outcomes import Finished, ending
 from outrider.worker.sweeper import Sweeper
 
@@ -287,8 +287,8 @@ async def test_a_control_channel_that_is_lost_is_logged_once_for_each_time(bench
         channel.__aenter__.return_value = channel
         yield Mock(pubsub=Mock(return_value=channel))
 
-    monkeypatch.setattr("outrider.worker.listener.connect_blocking", connecting)
-    monkeypatch.setattr("outrider.worker.listener.PAUSE_SECONDS", (0, 0))
+    monkeypatch.setattr("outrider.worker.cancel_listener.connect_blocking", connecting)
+    monkeypatch.setattr("outrider.worker.cancel_listener.PAUSE_SECONDS", (0, 0))
     with capture_logs() as lines:
         listening = asyncio.create_task(listen(bench.settings, bench.store.keys, Held()))
         await over.wait()

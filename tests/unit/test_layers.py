@@ -21,7 +21,7 @@ HOMES = {
         "worker/main.py",
         "worker/tasks.py",
         "worker/remote_commands.py",  # its control commands
-        "worker/consuming.py",  # its steps at the end
+        "worker/stop_consuming.py",  # its steps at the end
     },
     "kombu": {"shared/broker.py"},
     "redis": {

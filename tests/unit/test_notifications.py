@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from outrider.shared.blocks import MEDIA_LIMIT, text_and_media
+from outrider.shared.content_blocks import MEDIA_LIMIT, text_and_media
 from outrider.shared.grades import Grade, GradedCriterion
 from outrider.shared.notification import Notification, note_of
 from outrider.shared.notification_text import FOR_A_PERSON, HEADER, LIMIT, for_model, message, render, report

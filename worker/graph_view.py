@@ -12,7 +12,7 @@ from ..shared import events
 from ..shared.errors import BadInput
 from ..shared.fork import FILES, PAYLOADS, preamble, without_names
 from ..shared.ids import is_id
-from ..shared.inputs import ANSWERS
+from ..shared.input_layout import ANSWERS
 from ..shared.messages import agent_input, closing
 from ..shared.notification import CURSOR
 from ..shared.notification_text import message as notification
