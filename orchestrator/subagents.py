@@ -55,6 +55,8 @@ def subagents(given: Given) -> dict[str, Subagent]:
     """
     if given is not None and not given:
         raise OutriderError("BackgroundSubagents: no subagent is named (leave them out for all of langgraph.json)")
+    if isinstance(given, str):  # a sequence of letters otherwise
+        raise OutriderError(f"BackgroundSubagents: {given!r} is one name: give a list of names, [{given!r}]")
     if isinstance(given, Mapping) and all(_describes(settings) for settings in given.values()):
         return {name: _subagent(name, settings, "") for name, settings in given.items()}
     config = Config.load(Settings.load().config)
@@ -63,7 +65,10 @@ def subagents(given: Given) -> dict[str, Subagent]:
     )
     unknown = [name for name in named if name not in config.agents]
     if unknown:
-        raise OutriderError(f"BackgroundSubagents: {config.file.name} names no agent {', '.join(unknown)}")
+        raise OutriderError(
+            f"BackgroundSubagents: {config.file.name} names no agent {', '.join(unknown)} (it has "
+            f"{', '.join(config.agents)})"
+        )
     return {name: _subagent(name, how, config.agents[name].description or "a subagent") for name, how in named.items()}
 
 

@@ -44,8 +44,10 @@ def test_subagents_are_described_by_the_caller_or_by_the_file(monkeypatch):
     assert "`deep`" not in named
     everyone = prompt(BackgroundSubagents())
     assert all(f"- `{name}`: " in everyone for name in json.loads(puppets.CONFIG.read_text())["graphs"])
-    with pytest.raises(OutriderError, match="names no agent stranger, other"):
+    with pytest.raises(OutriderError, match=r"names no agent stranger, other \(it has .*leaf"):
         BackgroundSubagents(["leaf", "stranger", "other"])
+    with pytest.raises(OutriderError, match="'leaf' is one name: give a list of names"):
+        BackgroundSubagents("leaf")
     for nobody in ({}, []):
         with pytest.raises(OutriderError, match="no subagent is named"):
             BackgroundSubagents(nobody)
