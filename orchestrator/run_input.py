@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..shared.errors import BadInput, BrokenAgent
+from ..shared.errors import BadInput, BrokenAgent, no_place_for_text
 from ..shared.ids import shorten
 from .jsonable import cleaned, json_object, replaced, size
 
@@ -53,10 +53,7 @@ def _fits(agent: str, text_key: str | None, known: Published | None, state: Mapp
             raise BrokenAgent(agent, f"{known.broken} (mend it, and start the workers anew)")
         text_key = text_key or known.input
         if known.has_messages is False and text_key is None:
-            raise BadInput(
-                f"agent {agent!r} has no messages, so the text has no place: name the state key that takes it, "
-                f'as {{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}} in langgraph.json'
-            )
+            raise no_place_for_text(agent)
         if known.input_keys is not None:
             keys = {*known.input_keys, *(("messages",) if known.has_messages else ())}
             for key in state:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..shared.errors import BadInput, UnknownAgent
+from ..shared.errors import BadInput, UnknownAgent, no_fork
 from ..shared.ids import NAME_RULE, is_name, new_id, shorten
 from ..shared.limits import Limits
 from ..shared.queues import PARENTS, SUBAGENTS
@@ -130,7 +130,7 @@ def _check_mode(mode: Any, entry: AgentEntry, known: Published | None) -> None:
     if mode not in (ISOLATED, FORK):  # it may be no text, nor hashable
         raise BadInput(f"mode {shorten(repr(mode))} must be {ISOLATED!r} or {FORK!r}")
     if mode == FORK and (entry.input or is_deaf(known)):
-        raise BadInput(f"agent {entry.name!r} has no messages, so it cannot be a fork: submit it isolated")
+        raise no_fork(entry.name)
 
 
 def _configurable(value: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:

@@ -167,3 +167,17 @@ class WaitTimeout(OutriderError, TimeoutError):
         super().__init__(
             f"task {task_id} is still {status} after {seconds:g} s; it goes on (see `outrider follow {task_id}`)"
         )
+
+
+def no_place_for_text(agent: str) -> BadInput:
+    """The error for a text to an agent without `messages` that names no other key for it."""
+    example = f'{{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}}'
+    return BadInput(
+        f"agent {agent!r} has no messages, so the text has no place: name the state key that takes it, as {example} "
+        "in langgraph.json"
+    )
+
+
+def no_fork(agent: str) -> BadInput:
+    """The error for a fork of an agent without `messages`."""
+    return BadInput(f"agent {agent!r} has no messages, so it cannot be a fork: submit it isolated")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from .errors import BadInput
+from .errors import no_place_for_text
 from .input_layout import FEEDBACK
 from .text import clean
 
@@ -45,10 +45,7 @@ def agent_input(
     if text is not None and text_key is not None:
         return {**state, text_key: clean(text)}
     if not has_messages:
-        raise BadInput(
-            f"agent {agent!r} has no messages, so the text has no place: name the state key that takes it, as "
-            f'{{"outrider": {{"agents": {{"{agent}": {{"input": "question"}}}}}}}} in langgraph.json'
-        )
+        raise no_place_for_text(agent)
     own = [*([feedback(run_id, said)] if said else ()), *([description(run_id, text)] if text is not None else ())]
     return {**state, "messages": [*state.get("messages", ()), *own]}
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langgraph.types import Command
 
 from ..shared import events
-from ..shared.errors import BadInput
+from ..shared.errors import BadInput, no_fork
 from ..shared.fork import FILES, PAYLOADS, preamble, without_names
 from ..shared.ids import is_id
 from ..shared.input_layout import ANSWERS
@@ -91,7 +91,7 @@ class View:
             opening = _inherited(claimed, given, agent) or closing(so_far, claimed.run.run_id)
             given["messages"] = [*opening, *news, *given.get("messages", ())]
         elif claimed.snapshot:
-            raise BadInput(f"agent {claimed.task.agent!r} has no messages, so it cannot be a fork: submit it isolated")
+            raise no_fork(claimed.task.agent)
         if CURSOR in agent.channels:
             given[CURSOR] = claimed.run.inbox_to
         return given
