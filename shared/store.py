@@ -84,15 +84,11 @@ class Store(Submits, Cancels, Questions, Updates, Clockwork, ExternalParents, De
         facts = claim.facts
         next_run, wake_run = (derived_id(claim.run_id, claim.token, what) for what in ("next", "wake"))
         family = Family(self.keys, facts, next_run=next_run, wake_run=wake_run)
-        asks = json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else ""
-        note, run_id = "", ending.grade.graded_run_id if ending.grade else claim.run_id
-        is_told = facts.parent_id or facts.webhook
-        if is_told and (ending.task_status.terminal or ending.task_phase is Phase.ASKING):
-            told = asks if ending.task_phase else ending.result
-            note = note_of(facts, run_id, ending.task_status, told, ending.error_type, grade=ending.grade)
+        told_by = ending.grade.graded_run_id if ending.grade else claim.run_id
+        note = _note(facts, told_by, ending)
         reply = await self._scripts(
             "settle",
-            [*self._ending_keys(facts, claim.run_id, family, run_id), *self._ancestor_keys(facts)],
+            [*self._ending_keys(facts, claim.run_id, family, told_by), *self._ancestor_keys(facts)],
             {
                 "task_id": claim.task_id,
                 "run_id": claim.run_id,
@@ -107,7 +103,7 @@ class Store(Submits, Cancels, Questions, Updates, Clockwork, ExternalParents, De
                 "error_type": ending.error_type,
                 "error_message": ending.error_message,
                 "usage": ending.usage.model_dump_json() if ending.usage else "",
-                "interrupts": asks,
+                "interrupts": _questions(ending),
                 "asked": " ".join(interrupt.id for interrupt in ending.interrupts),
                 "note": note,
                 "next_id": family.next_run,
@@ -115,7 +111,7 @@ class Store(Submits, Cancels, Questions, Updates, Clockwork, ExternalParents, De
                 "ring_again_ms": self._ring_again_ms,
                 "grade": ending.grade.model_dump_json() if ending.grade else "",
                 "revision": json.dumps({FEEDBACK: ending.feedback}) if ending.feedback else "",
-                **delivery_of(facts, run_id, note),
+                **delivery_of(facts, told_by, note),
             },
             flat([*ending.events, _last_event(ending)]),
         )
@@ -142,6 +138,19 @@ class Store(Submits, Cancels, Questions, Updates, Clockwork, ExternalParents, De
         keys = self._task_keys(claim.facts, claim.run_id)
         reply = await self._scripts("emit", keys, [claim.run_id, claim.epoch, claim.token], flat(events))
         return bool(reply[0] == b"emitted")
+
+
+def _questions(ending: Ending) -> str:
+    return json.dumps([interrupt.to_json() for interrupt in ending.interrupts]) if ending.interrupts else ""
+
+
+def _note(facts: Facts, run_id: str, ending: Ending) -> str:
+    """What the parent and the webhook are told; empty where nobody is to be told, or the task goes on."""
+    asks = ending.task_phase is Phase.ASKING
+    if not (facts.parent_id or facts.webhook) or not (asks or ending.task_status.terminal):
+        return ""
+    told = _questions(ending) if asks else ending.result
+    return note_of(facts, run_id, ending.task_status, told, ending.error_type, grade=ending.grade)
 
 
 def _last_event(ending: Ending) -> Event:
