@@ -25,8 +25,8 @@ def check_input(
 ) -> tuple[dict[str, Any], list[str]]:
     """What a run is given, `{"text": …, "state": {…}}`, and notes; `BadInput` or `BrokenAgent` names the fault.
 
-    `added` is what goes into the state beside the caller's. `text_key` is the state key that takes the text, where the
-    configuration names it and not what workers tell.
+    `added` is what goes into the state beside the caller's. `text_key` is the state key that takes the text, where
+    `langgraph.json` names one; else what workers have published counts.
     """
     changed: list[str] = []
     words, more = _text(text, changed), {**json_object({} if state is None else state, "state", changed), **added}

@@ -127,7 +127,7 @@ def _check_hears(parent: Task, published: Mapping[str, Published]) -> None:
 
 
 def _check_mode(mode: Any, entry: AgentEntry, known: Published | None) -> None:
-    if mode not in (ISOLATED, FORK):  # it may be no text, nor hashable
+    if mode not in (ISOLATED, FORK):  # a tuple, since the mode may be anything, even unhashable
         raise BadInput(f"mode {shorten(repr(mode))} must be {ISOLATED!r} or {FORK!r}")
     if mode == FORK and (entry.input or is_deaf(known)):
         raise no_fork(entry.name)

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .errors import BadInput
+from .scripts import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,9 +25,9 @@ _MAX_MINUTES = 60 * 24 * 365 * 1000
 
 
 @cache
-def script() -> str:
-    """The text of the script, as Redis gets it."""
-    return (files(__package__) / "lua" / "file_ops.lua").read_text(encoding="utf-8")
+def script() -> Script:
+    """The script that does all operations."""
+    return Script.of((files(__package__) / "lua" / "file_ops.lua").read_text())
 
 
 # names. Lone surrogates are let through: what an agent named so must be found again by that name.

@@ -66,8 +66,7 @@ class RedisStore(BaseStore):
     supports_ttl = True
 
     def __init__(self, redis: redis.asyncio.Redis, keys: Keys) -> None:
-        self._script = redis.register_script(script())
-        self._keys = keys.files()
+        self._redis, self._keys = redis, keys.files()
         self._loop = current_loop()
 
     # LangGraph's interface: all its other methods come down to these two
@@ -144,7 +143,7 @@ class RedisStore(BaseStore):
             return []
         args = [part for name, *arguments in calls for part in (name, len(arguments), *arguments)]
         while True:
-            replies: Any = await self._script(keys=self._keys, args=args)
+            replies: Any = await script().run(self._redis, self._keys, args)
             if replies != NOT_YET:
                 return list(replies)
 

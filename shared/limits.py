@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-MOST = 2**53  #: of anything that is counted: scripts of Redis keep no larger number exactly
+MOST = 2**53  #: the largest count: scripts in Redis keep no larger number exactly
 
 
 def _positive(value: object) -> object:

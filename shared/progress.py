@@ -20,7 +20,7 @@ def progress(done: float, total: float | None = None, note: str | None = None) -
 
     `done` is a fraction from 0 to 1, or with `total` a count of things; `note` a few words. From async and sync code
     of nodes and tools. Each call is one event (`done`, `total`, `fraction`, `note`). Outside a run it does nothing, so
-    that an agent can be run without outrider. `BadInput` where a number is none, or is not finite.
+    that an agent can be run without outrider. `BadInput` where `done` or `total` is not a finite number.
     """
     done = _number("done", done)
     total = None if total is None else _number("total", total)

@@ -34,8 +34,8 @@ class Rubric(Record):
 
     `max_iterations` is how often the work is graded at most; the work goes back to the agent one time less. `model` is
     a name for LangChain's `init_chat_model`, or a `path.py:name`; without it the one of `langgraph.json` is taken.
-    `tools` are names of the grader's tools there; without it the grader gets all of them. A rubric that is none raises
-    `BadInput`.
+    `tools` are names of the grader's tools there; without it the grader gets all of them. A rubric that cannot
+    be used raises `BadInput`.
     """
 
     text: Annotated[Said, Field(max_length=MAX_RUBRIC)]

@@ -47,10 +47,10 @@ class Settings(BaseSettings):
     lease_seconds: Seconds = 30
     heartbeat_seconds: Seconds = 5
     sweep_seconds: Seconds = 5
-    ring_again_seconds: Seconds = 60  #: a bell that nobody answered is rung again, twice as late each time
-    grace_seconds: Seconds = 30  #: what a worker that was told to stop gives its runs
+    ring_again_seconds: Seconds = 60  #: then a bell that nobody answered is rung again; the pause doubles each time
+    grace_seconds: Seconds = 30  #: how long a worker that is told to stop may take
     max_attempts: int = Field(default=3, ge=1)
-    retention_days: Days = 7  #: a tree of tasks that ended so long ago is removed
+    retention_days: Days = 7  #: how long a tree of tasks is kept after all of it has ended
     max_pending: int = Field(default=MAX_PENDING, ge=1)
     max_input_bytes: int = Field(default=8 * 2**20, ge=1)
     max_result_bytes: int = Field(default=16 * 2**20, ge=1024)

@@ -189,7 +189,7 @@ class Clockwork(StoreBase):
         return tuple(bell for bell in bells if bell is not None)
 
     async def put_off(self, index: str, member: str, milliseconds: int) -> None:
-        """Let a member of one of the clockwork's sets be due only after so long, if it is still there."""
+        """Make a member of one of the clockwork's sets due only after so long, if it is still there."""
         await self.redis.zadd(index, {member: await self.now_ms() + milliseconds}, xx=True, gt=True)
 
     async def forget_member(self, member: str) -> None:

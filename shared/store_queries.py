@@ -82,7 +82,7 @@ class Queries:
         return Task.from_hash(fields)
 
     async def facts(self, task_id: str) -> Facts | None:
-        """What never changes of a task, or `None` where there is none; less than `peek` reads."""
+        """The facts of a task, or `None` where there is no such task. Reads less than `peek`."""
         names = ["agent", "title", "parent_id", "ancestors", "webhook"]
         fields = await self.redis.hmget(self.keys.task(task_id), names)
         if fields[0] is None:

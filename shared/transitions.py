@@ -36,7 +36,7 @@ def flat(events: Sequence[Event]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What never changes of a task: enough to compute its keys."""
+    """What of a task never changes; enough to compute its keys."""
 
     task_id: str
     agent: str

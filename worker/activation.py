@@ -135,7 +135,7 @@ class Activation:
                     await _cancel_until_done(code)
 
     def _outcome_of(self, code: asyncio.Task[None]) -> Outcome:
-        """Our own reason to stop comes first: whatever the code made of being stopped, it was stopped."""
+        """The outcome. Where we stopped the code, that counts, and not how the code ended then."""
         if self._control.reason is not None:
             return self._stopped(self._control.reason)
         # An agent's own CancelledError is an error like any other: nobody here cancelled it.

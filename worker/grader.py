@@ -127,7 +127,7 @@ class GradeWork:
 
 
 def _by_itself(task: Task) -> Task:
-    """The task as a grade run's limits see it: nothing is used yet but by its graders."""
+    """The task as the limits of a grade run see it: only what its graders have used counts."""
     limits, used = task.limits, task.usage_counted.grader or Usage()
     own = Limits(
         timeout_seconds=limits.timeout_seconds or GRADER_SECONDS,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..shared.transitions import Claimed
 
 INTERRUPT = "__interrupt__"
-#: What a graph asks that stops where it was compiled to (`interrupt_before`, `interrupt_after`), which asks nothing.
+#: The question of a graph that stops at a breakpoint (`interrupt_before`, `interrupt_after`), which asks none itself.
 BREAKPOINT = "The agent stopped at a breakpoint of its graph. Any answer lets it go on."
 _BREAKPOINT_ID = "breakpoint-"
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MAX_ERROR = 10_000  #: characters of an error's message in the record
 MAX_TYPE = 200  #: of the name of its type
 
-
 INVALID_ANSWER = "InvalidAnswer"  #: the type of the error that a waiting task shows whose agent did not take an answer
 
 

@@ -21,6 +21,7 @@ from langgraph.store.memory import InMemoryStore
 from outrider.shared.errors import BadInput
 from outrider.shared.filestore import RedisStore
 from outrider.shared.keys import Keys
+from outrider.shared.scripts import Script
 
 DOCS = ("docs", "u1")
 MANY = 501  #: one more than a call removes when it has expired
@@ -55,15 +56,15 @@ def ends(any_redis, keys):
 
 
 @pytest.fixture
-def calls(store, monkeypatch):
+def calls(monkeypatch):
     """List the calls to Redis that the store makes."""
-    made, script = [], store._script
+    made, run = [], Script.run
 
-    async def spy(keys, args):
+    async def spy(script, redis, keys, args):
         made.append(args[0])
-        return await script(keys=keys, args=args)
+        return await run(script, redis, keys, args)
 
-    monkeypatch.setattr(store, "_script", spy)
+    monkeypatch.setattr(Script, "run", spy)
     return made
 
 
