@@ -135,14 +135,11 @@ def grade_event(grade: Grade) -> dict[str, Any]:
 
 def ending(outcome: Settling, usage: Usage | None = None, events: Sequence[Event] = ()) -> Ending:
     """What the store writes for an outcome. `usage` is the whole task's; without it that of the record stays."""
-    own = _ending_of(outcome)
-    return replace(own, usage=usage, events=[*events, *own.events])
-
-
-def _ending_of(outcome: Settling) -> Ending:
     match outcome:
         case Finished(result):
-            return Ending(RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=result)
+            return Ending(
+                RunStatus.SUCCESS, EndedAs.FINISHED, Status.SUCCESS, result=result, usage=usage, events=events
+            )
         case Paused(interrupts, refused):
             return Ending(
                 RunStatus.SUCCESS,
@@ -152,6 +149,8 @@ def _ending_of(outcome: Settling) -> Ending:
                 interrupts=interrupts,
                 error_type=INVALID_ANSWER if refused else "",
                 error_message=refused,
+                usage=usage,
+                events=events,
             )
         case Graded(grade, result, feedback, kind, message):
             return Ending(
@@ -162,9 +161,10 @@ def _ending_of(outcome: Settling) -> Ending:
                 result=result,
                 error_type=kind,
                 error_message=message,
+                usage=usage,
                 grade=grade,
                 feedback=feedback,
-                events=[(GRADE_FINISHED, grade_event(grade))],
+                events=[*events, (GRADE_FINISHED, grade_event(grade))],
             )
         case TimedOut(seconds, result):
             return Ending(
@@ -174,10 +174,19 @@ def _ending_of(outcome: Settling) -> Ending:
                 result=result,
                 error_type="timeout",
                 error_message=f"its working time of {seconds:g} s is over (raise limits.timeout_seconds)",
+                usage=usage,
+                events=events,
             )
         case Failed(kind, message, result):
             return Ending(
-                RunStatus.ERROR, EndedAs.FAILED, Status.ERROR, result=result, error_type=kind, error_message=message
+                RunStatus.ERROR,
+                EndedAs.FAILED,
+                Status.ERROR,
+                result=result,
+                error_type=kind,
+                error_message=message,
+                usage=usage,
+                events=events,
             )
 
 
