@@ -29,7 +29,11 @@ from outrider.worker.deps import Deps
 from outrider.worker.executor import JobExecutor
 from outrider.worker.runner import Runner
 from outrider.worker.sweeper import Sweeper
-from outrider.worker.upstream import allow_graphs_without_checkpoints, answer_each_question_once
+from outrider.worker.upstream import (
+    allow_graphs_without_checkpoints,
+    answer_each_question_once,
+    begin_what_had_not_begun,
+)
 
 AGENTS = Path(__file__).parent / "integration" / "agents" / "langgraph.json"
 QUICK = {"OUTRIDER_LEASE_SECONDS": "1.5", "OUTRIDER_HEARTBEAT_SECONDS": "0.3", "OUTRIDER_SWEEP_SECONDS": "0.3"}
@@ -91,6 +95,7 @@ class Bench(Desk):
         super().__init__(store, redis)
         allow_graphs_without_checkpoints()
         answer_each_question_once()
+        begin_what_had_not_begun()
         config = Config.load(agents)
         self.settings, self.held, self.bells = settings, Held(), []
         asyncio.get_running_loop().set_default_executor(JobExecutor(8))

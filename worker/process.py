@@ -35,7 +35,11 @@ from .pace import Pace
 from .runner import Runner
 from .shutdown import leave_by, leave_now
 from .sweeper import Sweeper
-from .upstream import allow_graphs_without_checkpoints, answer_each_question_once
+from .upstream import (
+    allow_graphs_without_checkpoints,
+    answer_each_question_once,
+    begin_what_had_not_begun,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -91,6 +95,7 @@ class WorkerProcess:
         """Start the loop; loading the agents goes on while this returns, and the first runs wait for it."""
         allow_graphs_without_checkpoints()
         answer_each_question_once()
+        begin_what_had_not_begun()
         self._thread.start()
 
     def when_ready(self, then: Callable[[], None]) -> None:

@@ -4,6 +4,8 @@
   never wrote, also when such a graph runs inside ours, which hands its durability down.
 - An answer to a task's first question answers the next one too where the run that carried it is executed once more,
   since older versions gave all questions of a task one id.
+- Where a step is executed once more, an agent within it that keeps its state (`checkpointer=True`) is taken for one
+  that had begun, also where it had not: its input would be dropped, and what it said before be its answer.
 - `copy` forgets which classes of the graph's state a checkpoint may revive: under strict msgpack a dataclass would come
   back as a dict after a resume.
 - `interrupt()` outside a graph's node fails with a bare `KeyError`.
@@ -13,7 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, RESUME
+from langgraph._internal._config import patch_configurable
+from langgraph._internal._constants import (
+    CONFIG_KEY_CHECKPOINT_MAP,
+    CONFIG_KEY_CHECKPOINT_NS,
+    CONFIG_KEY_RESUMING,
+    CONFIG_KEY_SCRATCHPAD,
+    RESUME,
+)
 from langgraph.pregel import _algo
 from langgraph.pregel._loop import PregelLoop  # there is no public name for it
 from langgraph.types import Interrupt
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 WRITTEN = "_put_checkpoint_fut"
 REVIVED = "_serde_allowlist"
 SCRATCHPAD = "_scratchpad"
+FIRST = "_first"
 
 
 class _Written:
@@ -60,6 +70,24 @@ def answer_each_question_once() -> None:
 
     setattr(exactly, "exact", True)  # noqa: B010 a function has no such attribute by itself
     setattr(_algo, SCRATCHPAD, exactly)
+
+
+def begin_what_had_not_begun() -> None:
+    """Let an agent that keeps its state take its input, unless this very step gave it before. Twice does nothing."""
+    first = getattr(PregelLoop, FIRST)
+    if getattr(first, "exact", False):
+        return
+
+    def exactly(self: PregelLoop, **given: Any) -> Any:
+        at = self.config.get("configurable", {})
+        keeps_its_state = self.is_nested and ":" not in at.get(CONFIG_KEY_CHECKPOINT_NS, "")
+        step = at.get(CONFIG_KEY_CHECKPOINT_MAP, {})
+        if keeps_its_state and at.get(CONFIG_KEY_RESUMING) and self.checkpoint_metadata.get("parents", {}) != step:
+            self.config = patch_configurable(self.config, {CONFIG_KEY_RESUMING: False})
+        return first(self, **given)
+
+    setattr(exactly, "exact", True)  # noqa: B010 a function has no such attribute by itself
+    setattr(PregelLoop, FIRST, exactly)
 
 
 def attached(

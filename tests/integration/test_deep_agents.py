@@ -226,6 +226,6 @@ async def test_permissions_that_a_shell_would_get_round_are_named_at_start_and_o
             assert (task.status, task.result) == (Status.SUCCESS, "done")
             while not await o._session.store.redis.exists(o._session.store.keys.catalogue()):
                 pass
-            with pytest.raises(BrokenAgent, match=r"NotImplementedError: .* does not yet support permissions"):
+            with pytest.raises(BrokenAgent, match=r"NotImplementedError at .* does not yet support permissions"):
                 await o.submit("shell", "go")
     assert [line for line in worker.lines if "agent.broken" in line and "shell" in line]
