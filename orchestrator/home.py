@@ -44,7 +44,11 @@ class Home:
 def home() -> Home:
     """Where this code runs. In a process of the user's own, a session with the settings of the environment."""
     run = running.get()
-    return _own() if run is None else Home(Session.inside(run), run.loop, run.task, run.context, run.configurable)
+    return (
+        _own()
+        if run is None
+        else Home(Session.inside(run.host), run.host.loop, run.task, run.context, run.configurable)
+    )
 
 
 @cache

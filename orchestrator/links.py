@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from ..shared.bells import Bell
-    from ..shared.context import Running
+    from ..shared.context import Host
     from ..shared.settings import Settings
 
 
@@ -36,9 +36,9 @@ def open_links(settings: Settings) -> Links:
     return Links(store, lambda: connect_blocking(settings), _Ringer(settings).ring)
 
 
-def links_of(run: Running) -> Links:
-    """The links of the worker process that executes a run, for code inside it."""
-    return Links(run.store, lambda: connect_blocking(run.settings), run.ring)
+def links_of(host: Host) -> Links:
+    """The links of a worker process, for the code of its runs."""
+    return Links(host.store, lambda: connect_blocking(host.settings), host.ring)
 
 
 class _Ringer:

@@ -112,7 +112,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
         if run is None:
             update, notes = await external_news.arrived(state, runtime)
         else:
-            notes = await await_on(run.loop, _take(run, state))
+            notes = await await_on(run.host.loop, _take(run, state))
             update = {"outrider_cursor": notes[-1].seq} if notes else {}
         messages = [message(note, tools=True) for note in notes]
         tasks = _changed(state.get("async_tasks") or {}, [*_since_the_last_answer(state["messages"]), *messages])
@@ -139,7 +139,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
         if run is None:
             more = await external_news.is_there_more(state, runtime)
         else:
-            task = await await_on(run.loop, run.store.peek(run.claim.task_id))
+            task = await await_on(run.host.loop, run.host.store.peek(run.claim.task_id))
             more = task.seq > max(state.get("outrider_cursor", 0), run.run.inbox_to)
         return {"jump_to": "model"} if more else None
 
@@ -147,7 +147,7 @@ class BackgroundSubagents(AgentMiddleware[BackgroundState, Any, Any]):
 async def _take(run: Running, state: BackgroundState) -> tuple[Notification, ...]:
     # An agent within the task's graph begins without a cursor; its messages are the graph's.
     after = max(state.get("outrider_cursor", 0), run.run.inbox_to)
-    notes = await run.store.take(run.claim, after)
+    notes = await run.host.store.take(run.claim, after)
     if notes is None:
         run.claim.mark_stale()
         raise ClaimLost(run.claim.task_id, run.claim.run_id)

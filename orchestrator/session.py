@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..shared.bells import Bell
     from ..shared.catalogue import Catalogue
-    from ..shared.context import Running
+    from ..shared.context import Host
     from ..shared.settings import Settings
     from ..shared.store import Store
     from .inbox import Lease
@@ -34,10 +34,10 @@ class Session:
         self._catalogue = CachedCatalogue()
 
     @classmethod
-    def inside(cls, run: Running) -> Session:
-        """A session on the settings and connections of the worker that executes this run. It is never closed."""
-        session = cls(run.settings)
-        session.links, session._config = links.links_of(run), run.config
+    def inside(cls, host: Host) -> Session:
+        """A session on the settings and connections of a worker process, for the code of its runs. Never closed."""
+        session = cls(host.settings)
+        session.links, session._config = links.links_of(host), host.config
         return session
 
     async def open(self) -> None:

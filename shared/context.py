@@ -55,6 +55,17 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """What a worker process has for all of its runs. Used on its loop."""
+
+    settings: Settings
+    config: Config  #: what it read of `langgraph.json`
+    store: Store
+    ring: Callable[[Bell], Awaitable[None]]  #: off the loop; raises where the broker does not take the bell
+    loop: AbstractEventLoop
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """What a run may ask about itself."""
 
@@ -64,11 +75,7 @@ class Running:
     context: dict[str, Any] | None  #: of all runs of the task, and so of what it starts
     configurable: dict[str, Any]  #: likewise
     emit: Callable[[str, dict[str, Any]], None]  #: put an event into the task's stream, from any thread
-    store: Store
-    ring: Callable[[Bell], Awaitable[None]]
-    settings: Settings  #: of the worker
-    config: Config  #: what the worker read of `langgraph.json`
-    loop: AbstractEventLoop  #: on which all this is used
+    host: Host  #: by which what the run submits, updates and cancels reaches Redis and the broker
 
 
 #: Set by the worker around each run; copied by asyncio and by LangGraph into nodes and tools.

@@ -45,6 +45,7 @@ class Trees:
                 agents=Agents(config.agents, config.folder),
                 held=Held(),
                 ring=self._ring,
+                loop=asyncio.get_running_loop(),
                 worker="here",
             )
         )

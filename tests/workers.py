@@ -101,7 +101,9 @@ class Bench(Desk):
         asyncio.get_running_loop().set_default_executor(JobExecutor(8))
         self.agents = Agents(config.agents, config.folder)
         files = RedisStore(store.redis, store.keys)
-        self.runner = Runner(Deps(settings, config, store, files, self.agents, self.held, self._ring, "bench"))
+        loop = asyncio.get_running_loop()
+        host = {"settings": settings, "config": config, "store": store, "ring": self._ring, "loop": loop}
+        self.runner = Runner(Deps(**host, files=files, agents=self.agents, held=self.held, worker="bench"))
 
     async def _ring(self, bell):
         self.bells.append(bell)

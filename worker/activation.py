@@ -106,11 +106,7 @@ class Activation:
                 context=self._claimed.context,
                 configurable=self._claimed.configurable,
                 emit=self._emitter.emit,
-                store=self._deps.store,
-                ring=self._deps.ring,
-                settings=self._deps.settings,
-                config=self._deps.config,
-                loop=asyncio.get_running_loop(),
+                host=self._deps,
             )
         )
         deadlines = Deadlines(self._work.task, self._control.stop, lambda: self._emitter.heard_at)

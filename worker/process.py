@@ -126,6 +126,7 @@ class WorkerProcess:
                 settings=settings,
                 config=self._config,
                 store=store,
+                loop=self._loop,
                 files=RedisStore(redis, store.keys),
                 agents=self._agents,
                 held=self._held,

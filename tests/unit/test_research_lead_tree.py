@@ -20,7 +20,7 @@ BESIDE = "Zanzibar cloves smell of xylophones."  # stands beside the answer, in 
 
 
 @pytest.fixture
-def trees(fake_redis, namespace, monkeypatch):
+async def trees(fake_redis, namespace, monkeypatch):
     monkeypatch.setenv("OUTRIDER_CONFIG", str(CONFIG))
     return Trees(fake_redis, namespace)
 

@@ -36,16 +36,16 @@ PATIENCE = Retry(ConstantBackoff(0.05), -1)
 
 def key(*parts):
     run = running.get()
-    return ":".join((run.store.keys.namespace, "test", run.claim.task_id, *parts))
+    return ":".join((run.host.store.keys.namespace, "test", run.claim.task_id, *parts))
 
 
 async def note(what):
-    await running.get().store.redis.rpush(key("did"), what)
+    await running.get().host.store.redis.rpush(key("did"), what)
 
 
 async def count(what):
     """How often this was noted."""
-    return (await running.get().store.redis.lrange(key("did"), 0, -1)).count(what.encode())
+    return (await running.get().host.store.redis.lrange(key("did"), 0, -1)).count(what.encode())
 
 
 async def gate(name):
@@ -369,7 +369,7 @@ def _flaky_step(name):
         await note(name)
         if name in state.get("gates", ()):
             await gate(name)
-        done = [entry.decode() for entry in await running.get().store.redis.lrange(key("did"), 0, -1)]
+        done = [entry.decode() for entry in await running.get().host.store.redis.lrange(key("did"), 0, -1)]
         plan = dict(part.split("=") for part in state["text"].split() if "=" in part).get(name, "")
         for trouble in plan.split(",")[done.count(name) - 1 : done.count(name)]:
             if trouble:
@@ -419,11 +419,11 @@ sleeper = _chain(("sleeps", _sleeps)).compile()
 async def _tells_who_is_there(state):
     """Note in one log, for all workers, who is at work."""
     run = running.get()
-    log, who = f"{run.store.keys.namespace}:test:log", f"{os.getpid()} {run.claim.task_id}"
-    await run.store.redis.rpush(log, f"enters {who}")
-    await run.store.redis.rpush(f"{log}:entered", who)
+    log, who = f"{run.host.store.keys.namespace}:test:log", f"{os.getpid()} {run.claim.task_id}"
+    await run.host.store.redis.rpush(log, f"enters {who}")
+    await run.host.store.redis.rpush(f"{log}:entered", who)
     await gate("bounded")
-    await run.store.redis.rpush(log, f"leaves {who}")
+    await run.host.store.redis.rpush(log, f"leaves {who}")
     return {"done": ["bounded"]}
 
 

@@ -30,7 +30,7 @@ USED = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
 
 def key(*parts):
     run = running.get()
-    return ":".join((run.store.keys.namespace, "test", run.claim.task_id, *parts))
+    return ":".join((run.host.store.keys.namespace, "test", run.claim.task_id, *parts))
 
 
 async def ask(name, seen=""):
@@ -61,7 +61,7 @@ class Writer(Model):
     """Writes a draft, and after each feedback the next one."""
 
     async def answer(self, messages):
-        await running.get().store.redis.rpush(key("did"), "draft")
+        await running.get().host.store.redis.rpush(key("did"), "draft")
         number = 1 + sum(message.name == "rubric_grader" for message in messages)
         return AIMessage(f"draft {number}", usage_metadata=USED)
 

@@ -36,7 +36,7 @@ SUBAGENTS = {"leaf": "finds one thing", "no-such": "is not in langgraph.json"}
 
 def key(*parts):
     run = running.get()
-    return ":".join((run.store.keys.namespace, "test", run.claim.task_id, *parts))
+    return ":".join((run.host.store.keys.namespace, "test", run.claim.task_id, *parts))
 
 
 def client():
