@@ -5,16 +5,19 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+import structlog
 from langgraph.errors import is_invalid_resume
 from langgraph.graph import END
+from redis.exceptions import RedisError
 
 from ..shared.checkpoints import RedisSaver
+from ..shared.errors import ClaimLost
 from ..shared.input_layout import ANSWERS
 from .control import Stop
 from .graph_view import View
 from .inner_conversations import close_kept
 from .meter import Meter
-from .outcomes import Failed, Finished, Paused, TimedOut
+from .outcomes import Failed, Finished, Paused, TimedOut, type_of
 from .upstream import attached
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
+    from langgraph.types import StateSnapshot
 
     from ..shared.limits import Usage
     from ..shared.transitions import Claimed
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from .deps import Deps
     from .emitter import Emitter
     from .outcomes import Outcome
+
+log = structlog.get_logger("outrider.worker")
 
 
 class AgentWork:
@@ -87,13 +93,26 @@ class AgentWork:
         if ANSWERS in self._claimed.input or self._claimed.task.saved_run in {None, self._claimed.run.run_id}:
             return ()
         await close_kept(saver, self._claimed.task.task_id, self._claimed.run.run_id)
+        try:
+            state = await self._saved(graph, config)
+        except (ClaimLost, RedisError):
+            raise
+        except Exception as error:  # noqa: BLE001 the agent's own code merges what a step did
+            # That failed the earlier run too, and would fail every later one: let LangGraph drop it.
+            log.warning("run.step_dropped", error=type_of(error))
+            head = await saver.aget_tuple(config)  # read by its id, a state is as it was before that step
+            state = await graph.aget_state(head.config if head else config)
+        return state.values.get("messages", ()) if isinstance(state.values, dict) else ()
+
+    async def _saved(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> StateSnapshot:
+        """The saved state, with what an earlier run did in a step that it did not end."""
         state = await graph.aget_state(config)
         if state.tasks and (state.metadata or {}).get("run_id") != self._claimed.run.run_id:
-            # An earlier run ended within a step. New input would drop what that step had done: save it first, under no
-            # run's id, so that LangGraph still applies this run's input.
+            # New input would drop what that step had done: save it first, under no run's id, so that LangGraph still
+            # applies this run's input.
             await graph.aupdate_state({"configurable": config["configurable"]}, None, as_node=END)
             state = await graph.aget_state(config)
-        return state.values.get("messages", ()) if isinstance(state.values, dict) else ()
+        return state
 
     def finished(self) -> Outcome:
         """The agent came to its end, or asks a person."""

@@ -196,6 +196,17 @@ async def test_a_deep_agent_runs(bench):
     assert await bench.did(task.task_id) == ["look"] * 3
 
 
+async def test_a_step_that_the_state_does_not_take_fails_no_later_run(bench):
+    """LangGraph takes one value in a step for a key without a reducer."""
+    outcome, task = await bench.do("torn", "both write")
+    assert (outcome.type, task.status) == ("InvalidUpdateError", Status.ERROR)
+    updated = await bench.store.update(task.task_id, {"text": "go on"})
+    with capture_logs() as lines:
+        assert isinstance(await bench.runner.run(task.task_id, updated.run_id), Finished)
+    assert [line["error"] for line in lines if line["event"] == "run.step_dropped"] == ["InvalidUpdateError"]
+    assert (await bench.store.get(task.task_id)).result["done"] == ["left", "right"]
+
+
 async def test_a_run_that_lost_only_its_settle_gets_the_same_result(bench):
     """A worker that dies after the last step: the next one has nothing to do but to settle."""
     task_id, run_id = await bench.submit("chat", "look around")

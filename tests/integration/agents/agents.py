@@ -162,6 +162,21 @@ async def _raises(state):
 raises = _chain(("raises", _raises)).compile()
 sync_raises = _chain(("raises", lambda state: _raise(state["text"]))).compile()
 
+
+def _side(name):
+    async def side(state):
+        await note(name)
+        return {"text": name} if state["text"] == "both write" else {"done": [name]}
+
+    return side
+
+
+_sides = StateGraph(State)
+for _name in ("left", "right"):
+    _sides.add_node(_name, _side(_name))
+    _sides.add_edge(START, _name)
+torn = _sides.compile()
+
 _loops = StateGraph(State)
 _loops.add_node("again", _step("again"))
 _loops.add_edge(START, "again")
