@@ -20,7 +20,7 @@ from .deadlines import Deadlines
 from .emitter import Emitter
 from .executor import current_jobs
 from .grader import GradeWork
-from .outcomes import Cancelled, Failed, GivenBack, Retry, type_of
+from .outcomes import Cancelled, Failed, GivenBack, NotOurs, Retry, type_of
 from .retries import is_retryable, least_pause
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Activation:
             case GraphDrained() if self._control.drain.drain_requested:
                 return GivenBack()
             case ClaimLost():
-                return self._stopped(Stop.STALE)
+                return self._stopped(Stop.STALE) if self._claimed.claim.stale else NotOurs()
             case NodeCancelledError(__cause__=BaseException() as own):
                 return self._failed(own)
             case _:
