@@ -87,9 +87,11 @@ def _heeding(base: type[AbstractConnection]) -> type[AbstractConnection]:
 
 def connect_blocking(settings: Settings) -> redis.asyncio.Redis:
     """A client for one blocking read or a subscription: a connection of its own, with no read timeout."""
-    return redis.asyncio.Redis.from_url(
+    client = redis.asyncio.Redis.from_url(
         settings.redis_url, single_connection_client=True, socket_timeout=None, socket_connect_timeout=5
     )
+    client.connection_pool.connection_class = _heeding(client.connection_pool.connection_class)
+    return client
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from ...shared.errors import BadInput, WaitTimeout
 from . import options
 from .console import as_text, complain, print_json, print_text, run, working
-from .endings import DONE, NOT_SATISFIED, QUESTION, TIMED_OUT, asked, exit_code, tell_ending
+from .endings import DONE, NOT_SATISFIED, QUESTION, TIMED_OUT, answer_to, asked, exit_code, tell_ending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,7 +62,7 @@ def hand_over(client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell: 
 
 
 async def _wait(client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell: Callable[..., None], way: Way) -> int:
-    from asyncio import CancelledError
+    import asyncio
 
     async with client as outrider:
         answer = await give(outrider)
@@ -72,21 +72,34 @@ async def _wait(client: Outrider, give: Callable[[Outrider], Awaitable[A]], tell
                 print_json(answer.to_json())
             return 0
         code = 0
+        asking = asyncio.create_task(_tell_questions_below(outrider, answer))
         try:
             with working(f"task {answer.task_id} goes on, also after Ctrl-C", quiet=way.as_json):
                 task = await outrider.wait(answer.task_id, way.bound)
-        except CancelledError:
+        except asyncio.CancelledError:
             complain(f"task {answer.task_id} goes on (outrider follow {answer.task_id})")
             raise
         except WaitTimeout as error:
             complain(str(error))
             task, code = await outrider.get(answer.task_id), TIMED_OUT
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
         if way.as_json:
             # Where both have a key, the task's is newer.
             print_json({**answer.to_json(), **task.to_json()})
         elif not code:
             _print_ending(task)
         return code or exit_code(task)
+
+
+async def _tell_questions_below(outrider: Outrider, answer: Handed) -> None:
+    """Say on stderr what a subagent asks a person meanwhile: the task may rest until that is answered."""
+    async for event in outrider.follow(answer.task_id, answer.event_id):
+        if event.type == "inbox.arrived":
+            child = await outrider.get(event.data["task_id"])
+            for question in child.interrupts:
+                complain(f"its subagent {child.agent} asks: {asked(question)} ({answer_to(child, question)})")
 
 
 def _follow(

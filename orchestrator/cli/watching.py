@@ -28,7 +28,7 @@ class Display(Protocol):
         """Show one event of a task that it started."""
 
     def ask(self, task: Task) -> None:
-        """Show what the task asks, and the commands that answer it."""
+        """Show what the task, or one that it started, asks, and the commands that answer it."""
 
     def end(self, task: Task) -> None:
         """Show how the task ended."""
@@ -92,7 +92,7 @@ def watch(client: Outrider, begin: Callable[[Outrider], Awaitable[tuple[str, str
             watched.append(task_id)
             first = await outrider.get(task_id)
             with _view(first, as_json=as_json) as view:
-                async with Below(outrider, lambda _, child: partial(_show_below, view, child)) as below:
+                async with Below(outrider, lambda _, child: partial(_show_below, outrider, view, child)) as below:
                     async for event in outrider.follow(task_id, after):
                         view.event(event)
                         if event.type == "task.waiting":
@@ -131,5 +131,7 @@ def _time(event: Event) -> str:
     return f"{event.at.astimezone():%H:%M:%S}"
 
 
-async def _show_below(view: Display, child: Task, event: Event) -> None:
+async def _show_below(outrider: Outrider, view: Display, child: Task, event: Event) -> None:
     view.below(child, event)
+    if event.type == "task.waiting":
+        view.ask(await outrider.get(child.task_id))

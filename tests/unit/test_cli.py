@@ -14,10 +14,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from outrider.orchestrator import client as client_module
 from outrider.orchestrator import links, waiting
-from outrider.orchestrator.cli import console, main, options, watching
+from outrider.orchestrator.cli import console, main, options, wait_or_follow, watching
 from outrider.orchestrator.cli import worker as worker_verb
 from outrider.orchestrator.cli.list_tasks import age
 from outrider.orchestrator.links import Links
+from outrider.shared import connections
 from outrider.shared.errors import BadInput
 from outrider.shared.grades import Grade, GradedCriterion, GradeResult
 from outrider.shared.records import Fault, Interrupt
@@ -51,7 +52,9 @@ class World:
         self.at_the_bell = None
 
     def redis(self):
-        return fakeredis.FakeAsyncRedis(server=self.server, decode_responses=False)
+        client = fakeredis.FakeAsyncRedis(server=self.server, decode_responses=False)
+        client.connection_pool.connection_class = connections._heeding(client.connection_pool.connection_class)
+        return client
 
     def links(self, settings):
         store = Store(self.redis(), settings.namespace)
@@ -89,7 +92,7 @@ def ends(status=Status.SUCCESS, *, result=None, error="", events=(), questions=(
     """What a worker does with a run: claims it, tells its events, ends it."""
 
     async def work(store, bell):
-        facts = Facts(bell.task_id, "agent")
+        facts = Facts.of(await store.peek(bell.task_id))
         claimed = await store.claim(facts, bell.run_id, worker="w1", lease_ms=30_000)
         assert await store.emit(claimed.claim, events)
         ending = Ending(
@@ -679,6 +682,59 @@ def test_follow_tells_the_question_and_goes_on_to_the_end(outrider, world, monke
     at = ran.lines.index("question q1: which?")
     assert ran.lines[at + 1] == f"answer it: outrider answer {ran.lines[0]} VALUE"
     assert "pending   question q1 was answered\n" in ran.out
+
+
+@pytest.fixture
+def family(outrider, world):
+    """A task at whose child's next bell that child asks a person."""
+    parent = outrider("submit", "agent", "text").lines[0]
+    child = outrider("submit", "agent", "text", "--parent", parent).lines[0]
+    world.at_the_bell = ends(Status.WAITING, questions=["which?"])
+    return parent, child
+
+
+def test_follow_tells_what_a_task_below_asks(outrider, family, monkeypatch):
+    parent, child = family
+    printed, ending = watching.Lines.ask, []
+
+    async def end():
+        async with client_module.Outrider() as o:
+            await o.cancel(parent)
+
+    def ask(self, task):
+        printed(self, task)
+        ending.append(asyncio.get_running_loop().create_task(end()))
+
+    monkeypatch.setattr(watching.Lines, "ask", ask)
+    assert outrider("update", child, "again", "--strategy", "interrupt").code == 0
+    ran = outrider("follow", parent)
+    at = ran.lines.index("question q1: which?")
+    assert ran.lines[at + 1] == f"answer it: outrider answer {child} VALUE"
+
+
+def test_wait_tells_what_a_subagent_asks(outrider, family, world, monkeypatch):
+    parent, child = family
+    asks, said, ending = world.at_the_bell, [], []
+
+    async def asks_below(store, bell):
+        if bell.task_id == parent:
+            world.at_the_bell = asks
+            async with client_module.Outrider() as o:
+                await o.update(child, "again", strategy="interrupt")
+
+    async def end():
+        async with client_module.Outrider() as o:
+            await o.cancel(parent)
+
+    def told(text):
+        said.append(text)
+        if "asks" in text:
+            ending.append(asyncio.get_running_loop().create_task(end()))
+
+    monkeypatch.setattr(wait_or_follow, "complain", told)
+    world.at_the_bell = asks_below
+    assert outrider("update", parent, "go on", "--strategy", "interrupt", "--wait").code == 1
+    assert f"its subagent agent asks: which? (outrider answer {child} VALUE)" in said
 
 
 def test_submit_takes_how_long_an_answer_may_take(outrider, world):
