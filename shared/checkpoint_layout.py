@@ -69,7 +69,7 @@ def script(name: str) -> Script:
     lua = files(__package__) / "lua"
     text = (lua / f"ckpt_{name}.lua").read_text()
     if name not in ALONE:
-        text = (lua / "ckpt_prelude.lua").read_text() + text
+        text = (lua / "fence.lua").read_text() + (lua / "ckpt_prelude.lua").read_text() + text
     return Script.of(text)
 
 

@@ -103,7 +103,7 @@ _LOADING: WeakKeyDictionary[redis.asyncio.Redis, dict[str, asyncio.Event]] = Wea
 @cache
 def source(name: str) -> str:
     """The whole text of a transition."""
-    parts = [_lua("clock"), *([] if name in ALONE else [_tables(), _lua("prelude")])]
+    parts = [_lua("clock"), _lua("fence"), *([] if name in ALONE else [_tables(), _lua("prelude")])]
     parts += [_lua(part) for part, users in (("family", FAMILY), ("slots", SLOTS)) if name in users]
     return "".join((*parts, _lua(name)))
 

@@ -1,4 +1,4 @@
--- What all checkpoint scripts share. One thread has, per checkpoint namespace:
+-- What all checkpoint scripts share; `fence.lua` stands before it. One thread has, per checkpoint namespace:
 --   state  hash        head -> id of the newest · c<id> -> record · i<id> -> index of the writes
 --                      b<channel US version> -> cell · w<id US task US idx> -> cell
 --   order  sorted set  checkpoint ids by put number; a negative number is a link: an old checkpoint of which
@@ -18,11 +18,7 @@ local STATE, POOL, REFS, ORDER, INDEX, THREADS, TASK = unpack(KEYS)
 local US, RS, NUL = '\31', '\30', '\0'
 local FRESH = {}
 
-local function refused()
-  if ARGV[1] == '' then return false end
-  local now = redis.call('HMGET', TASK, 'run_id', 'epoch', 'token')
-  return now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3]
-end
+local function refused() return ARGV[1] ~= '' and not holds(TASK, ARGV[1], ARGV[2], ARGV[3]) end
 
 local function split(text, mark)
   local parts, from = {}, 1

@@ -9,15 +9,13 @@ local held = {}
 for i = 1, (#KEYS - 1) / 3 do
   local task, run, slots = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
   local task_id, run_id, epoch, token, usage = unpack(ARGV, 5 * i - 3, 5 * i + 1)
-  local current = redis.call('HMGET', task, 'run_id', 'epoch', 'token')
-  if current[1] == run_id and current[2] == epoch and current[3] == token then
+  local good = holds(task, run_id, epoch, token)
+  held[i] = good and 1 or 0
+  if good then
     redis.call('HSET', run, 'lease_until_ms', lease_until)
     if usage ~= '' then redis.call('HSET', task, 'usage', usage) end
-    held[i] = 1
-  else
-    held[i] = 0
   end
-  local ended = held[i] == 0 and redis.call('HMGET', run, 'status', 'token')
+  local ended = not good and redis.call('HMGET', run, 'status', 'token')
   if not ended or (ended[1] == 'cancelled' and ended[2] == token) then
     redis.call('ZADD', KEYS[1], 'XX', lease_until, task_id .. '/' .. run_id)
     redis.call('ZADD', slots, 'XX', lease_until, task_id .. '/' .. run_id)

@@ -1,4 +1,4 @@
--- What every transition of a task begins with. `clock.lua` and the table MOVES stand before it, the script after it.
+-- What every transition of a task begins with. `clock.lua`, `fence.lua` and the table MOVES stand before it, the script after it.
 -- KEYS  1 task  2 run  3 input  4 large  5 events  6 runs  7 leases  8 ring_at  9 slots  10-17 status indexes in the
 --       order of STATUSES; what a script needs besides stands from 18 on. Keys are handed in, never built or scanned.
 local TASK, RUN, INPUT, LARGE, EVENTS, RUNS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -15,12 +15,6 @@ local function member(task_id, run_id) return task_id .. '/' .. run_id end
 
 local function emit(events, kind, run_id, data)
   redis.call('XADD', events, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 'run', run_id, 'data', data)
-end
-
--- Whether this claim still holds the task; false once a later claim or a cancel has replaced it.
-local function holds(task, run_id, epoch, token)
-  local now = redis.call('HMGET', task, 'run_id', 'epoch', 'token')
-  return now[1] == run_id and now[2] == epoch and now[3] == token
 end
 
 -- Make a move of the table, or fail loudly: one that is not in it is a bug, not an event.

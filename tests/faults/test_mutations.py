@@ -211,8 +211,8 @@ BROKEN = {
     "events are not fenced": ("emit", "if not holds(TASK, ARGV[1], ARGV[2], ARGV[3]) then return {'refused'} end", ""),
     "a heartbeat is not fenced": (
         "heartbeat",
-        "current[1] == run_id and current[2] == epoch and current[3] == token",
-        "true",
+        "local good = holds(task, run_id, epoch, token)",
+        "local good = true",
     ),
     "a bell is rung by each sweeper": (
         "ring_again",
