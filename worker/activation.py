@@ -42,8 +42,8 @@ log = structlog.get_logger("outrider.worker")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended, and what is written to its record in the same step."""
+class Report:
+    """What an activation comes to: its outcome, and what is written to the record in the same step."""
 
     outcome: Outcome
     usage: Usage  #: of the whole task
@@ -89,12 +89,12 @@ class Activation:
         self._code: asyncio.Task[None] | None = None
         control.usage = lambda: self.usage
 
-    async def run(self) -> Ended:
+    async def run(self) -> Report:
         """Run the code until it ends, or until it was told to stop and `STOP_SECONDS` have passed."""
         await self._work.prepare()
         outcome = await self._execute()
         events = await self._emitter.close()
-        return Ended(outcome, self.usage, events)
+        return Report(outcome, self.usage, events)
 
     async def _execute(self) -> Outcome:
         current_jobs.set(self._control.jobs)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..shared.bells import Bell
     from ..shared.context import Claim
-    from .activation import Ended
+    from .activation import Report
     from .deps import Deps
     from .outcomes import Graded, Outcome
 
@@ -62,8 +62,8 @@ class Runner:
             control.held(claimed.claim)
             with structlog.contextvars.bound_contextvars(task_id=task_id, run_id=run_id, agent=facts.agent):
                 activation = Activation(deps, claimed, control)
-                ended = await activation.run()
-                outcome = await self._settle(claimed.claim, activation, ended)
+                report = await activation.run()
+                outcome = await self._settle(claimed.claim, activation, report)
                 await self._admit(facts.agent)
                 log.info("run.ended", outcome=type(outcome).__name__, error=getattr(outcome, "type", None) or None)
                 await self._until_code_ended(claimed.claim, activation, cancelled=isinstance(outcome, Cancelled))
@@ -106,7 +106,7 @@ class Runner:
             with suppress(RedisError):  # else a sweeper looks
                 await self._ring(await self.deps.store.admit({agent: slots}, lease_ms=self.deps.settings.lease_ms))
 
-    async def _settle(self, claim: Claim, activation: Activation, ended: Ended) -> Outcome:
+    async def _settle(self, claim: Claim, activation: Activation, report: Report) -> Outcome:
         """Write how the run ended into its record, however long Redis is away.
 
         Returns the outcome that the record has. Where the write was refused, that tells why.
@@ -114,31 +114,31 @@ class Runner:
         refused, pauses = False, doubling(*RETRY_SECONDS)
         while True:
             try:
-                return await self._write(claim, ended)
+                return await self._write(claim, report)
             except RedisError as error:
                 if not is_away(error):
-                    if refused or isinstance(ended.outcome, Failed):
+                    if refused or isinstance(report.outcome, Failed):
                         raise
                     # Redis is up and does not take what this run writes: that is an error of the run.
-                    ended, refused = replace(ended, outcome=activation.failed(error), events=[]), True
+                    report, refused = replace(report, outcome=activation.failed(error), events=[]), True
                     continue
                 pause = next(pauses)
                 log.warning("run.cannot_settle", error=type(error).__name__, again_in=round(pause, 1))
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 no secret
 
-    async def _write(self, claim: Claim, ended: Ended) -> Outcome:
-        store, outcome = self.deps.store, ended.outcome
+    async def _write(self, claim: Claim, report: Report) -> Outcome:
+        store, outcome = self.deps.store, report.outcome
         match outcome:
             case Cancelled() | Retried():
                 return outcome
             case NotOurs() | Waits():
                 kept = False
             case GivenBack():
-                kept = await store.give_back(claim, ended.usage, ended.events)
+                kept = await store.give_back(claim, report.usage, report.events)
             case Retry(failed, least_seconds):
-                return await self._retry(claim, ended, failed, least_seconds)
+                return await self._retry(claim, report, failed, least_seconds)
             case _:
-                settled = await store.settle(claim, ending(outcome, ended.usage, ended.events))
+                settled = await store.settle(claim, ending(outcome, report.usage, report.events))
                 if isinstance(settled, Cut):
                     return await self._unclaimed(settled)
                 kept = settled is not None
@@ -148,14 +148,14 @@ class Runner:
                         self.deps.deliver()
         return outcome if kept else await self._refused(claim.run_id)
 
-    async def _retry(self, claim: Claim, ended: Ended, failed: Failed | Graded, least_seconds: float) -> Outcome:
+    async def _retry(self, claim: Claim, report: Report, failed: Failed | Graded, least_seconds: float) -> Outcome:
         answer, pause_ms = await self.deps.store.retry(
             claim,
             Fault(type=failed.type, message=failed.message),
             least_ms=round(least_seconds * 1000),
             max_attempts=self.deps.settings.max_attempts,
-            usage=ended.usage,
-            events=ended.events,
+            usage=report.usage,
+            events=report.events,
         )
         match answer:
             case "released":
@@ -163,7 +163,7 @@ class Runner:
             case "exhausted":
                 run = await self.deps.store.get_run(claim.run_id)
                 outcome = failed.after(run.attempt + 1 if run else 1)
-                return await self._write(claim, replace(ended, outcome=outcome))
+                return await self._write(claim, replace(report, outcome=outcome))
             case _:
                 return await self._refused(claim.run_id)
 
