@@ -5,6 +5,7 @@ import pytest
 from checkpoint_graphs import chain, claimed, thread
 from outrider.shared.checkpoints import RedisSaver
 from outrider.shared.keys import Keys
+from outrider.shared.transitions import Facts
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ async def test_a_later_claim_does(real_redis, namespace):
 @pytest.mark.usefixtures("saved")
 async def test_another_thread_is_asked_for(real_redis, namespace):
     saver, claim = await claimed(real_redis, namespace)
-    claim.task_id = "another"
+    claim.facts = Facts("another", "agent")
     assert await saver.aget_tuple(thread()) is not None
 
 

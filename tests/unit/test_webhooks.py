@@ -124,13 +124,14 @@ def test_what_is_told_is_bounded_and_says_how_to_fetch_the_rest():
     result = [{"type": "text", "text": "x" * 500_000}, {"type": "image", "url": "https://example.com/i.png"}]
     facts = Facts("t", "agent", "title", webhook=True)
     note = note_of(facts, "r", Status.SUCCESS, json.dumps(result), "")
-    run_id, delivery_id, told = delivery_of(facts, "r", note)
-    assert (run_id, delivery_id) == ("r", "t:r:success")
+    delivery = delivery_of(facts, "r", note)
+    assert (delivery["told_by"], delivery["delivery_id"]) == ("r", "t:r:success")
+    told = delivery["told"]
     assert len(told) < 90_000
     shown = json.loads(told)
     assert (shown["media"], shown["status"], shown["whole_result"]) == (1, "success", "outrider show t --result")
     assert shown["result_length"] > len(shown["result"]) == 80_000
-    assert delivery_of(Facts("t", "agent"), "r", note) == ("", "", "")
+    assert delivery_of(Facts("t", "agent"), "r", note) == dict.fromkeys(delivery, "")
 
 
 @settings_of(max_examples=50)
@@ -139,7 +140,8 @@ def test_whatever_an_agent_wrote_a_body_is_plain_json_and_whole(title, words, ho
     facts = Facts("t", "a", clean(title), webhook=True)
     for status, body in (Status.SUCCESS, words + hostile), (Status.ERROR, None):
         note = note_of(facts, "r", status, json.dumps(body), clean(hostile))
-        _, delivery_id, told = delivery_of(facts, "r", note)
+        delivery = delivery_of(facts, "r", note)
+        delivery_id, told = delivery["delivery_id"], delivery["told"]
         attempt = Attempt("t", "r", 1, "https://example.com/", datetime.now(UTC), delivery_id, told)
         data = json.loads(attempt.body.decode("ascii"))["data"]
         assert (data["title"], data["result"]) == (clean(title), clean(body or ""))
