@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...shared.statuses import Status
 from ..approvals import APPROVE, REJECT, allowed, calls_to_review, example, is_approval
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DONE, ENDED_BADLY, BAD_USE, UNREACHABLE, QUESTION, TIMED_OUT, NOT_SATISFIED = range(7)
 INTERRUPTED = 130
+ONE_LINE = 80  #: characters of a question in JSON that are not spread over lines
 OPTIONS = {APPROVE: "--approve", REJECT: "--reject [TEXT]"}  #: of `answer`, which decide all calls of a question
 
 
@@ -32,8 +33,14 @@ def asked(question: Interrupt) -> str:
     calls = [
         f"{call.get('name')} {json.dumps(call.get('args'), ensure_ascii=False)}" for call in calls_to_review(question)
     ]
-    words = "\n".join(["it wants to call", *calls]) if calls else as_text(question.value)
+    words = "\n".join(["it wants to call", *calls]) if calls else _compact(question.value)
     return visible(words).replace("\n", "\n  ")
+
+
+def _compact(value: Any) -> str:
+    """Text as it is, other values as JSON: on one line if that is a short one."""
+    whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return whole if len(whole) <= ONE_LINE else as_text(value)
 
 
 def answer_to(task: Task, question: Interrupt) -> str:
