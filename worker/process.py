@@ -65,6 +65,7 @@ TURN_SECONDS = 0.001
 # keep the interpreter from the loop, which waits for it after each of its system calls: of 200 runs that were cancelled
 # one after the other, most were stopped only when the threads of the first ones had finished (measured).
 END_SECONDS = 0.002
+BEGIN_SECONDS = 5.0  #: how long the loop may take to begin with a bell; then another worker shall hear it too
 WITHDRAW_SECONDS = 1.0  #: how long a process that ends may take to withdraw what it published
 
 T = TypeVar("T")
@@ -186,11 +187,21 @@ class WorkerProcess:
                 async with asyncio.timeout(WITHDRAW_SECONDS):
                     await catalogue.withdraw(store.redis, store.keys, self._id)
 
-    def run(self, task_id: str, run_id: str) -> Outcome:
-        """Answer one bell, in the thread or the child that Celery gave it; blocks until the run's code has ended."""
-        return self._wait(self._run(task_id, run_id))
+    def run(self, task_id: str, run_id: str, pass_on: Callable[[], None]) -> Outcome:
+        """Answer one bell, in the thread or the child that Celery gave it; blocks until the run's code has ended.
 
-    async def _run(self, task_id: str, run_id: str) -> Outcome:
+        `pass_on` rings for another worker: it is called where the loop does not answer, since an agent blocks it.
+        """
+        begun = threading.Event()
+        work = asyncio.run_coroutine_threadsafe(self._run(task_id, run_id, begun), self._loop)
+        with suppress(TimeoutError):
+            return work.result(BEGIN_SECONDS)
+        if not begun.is_set():
+            pass_on()  # when the loop answers again, this bell is a doubled one
+        return work.result()
+
+    async def _run(self, task_id: str, run_id: str, begun: threading.Event) -> Outcome:
+        begun.set()
         runner = await asyncio.shield(self._ready)
         outcome = await runner.run(task_id, run_id)
         if isinstance(outcome, Retried) and outcome.seconds and self._sweeper is not None:

@@ -9,7 +9,8 @@ from celery.exceptions import Ignore, Retry
 from celery.worker.request import Request
 from redis.exceptions import RedisError
 
-from ..shared.broker import TASK_NAMES, BrokerUnreachable
+from ..shared.bells import Bell
+from ..shared.broker import KINDS, TASK_NAMES, BrokerUnreachable, ring
 from .outcomes import Cancelled, Failed, Finished, GivenBack, Graded, NotOurs, Paused, Retried, TimedOut, Waits
 
 if TYPE_CHECKING:
@@ -48,15 +49,21 @@ def add_tasks(app: Celery, process: Callable[[], WorkerProcess]) -> None:
     """Register the tasks; `process` gives the worker process when the first bell comes."""
 
     def run(task_id: str, run_id: str) -> str | None:
-        return _end_celery_task(_answer(process(), task_id, run_id))
+        return _end_celery_task(_answer(app, process(), task_id, run_id))
 
     for name in TASK_NAMES.values():
         app.task(run, name=name, Request=BellRequest, throws=(AgentFailed,), ignore_result=True)
 
 
-def _answer(process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
+def _answer(app: Celery, process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
+    def pass_on() -> None:
+        task = app.current_worker_task
+        queue, label = task.request.delivery_info["routing_key"], task.request.argsrepr
+        log.warning("bell.passed_on", task_id=task_id, run_id=run_id)
+        ring(app, Bell(task_id=task_id, run_id=run_id, kind=KINDS[task.name], queue=queue, label=label))
+
     try:
-        outcome = GivenBack() if process.draining else process.run(task_id, run_id)
+        outcome = GivenBack() if process.draining else process.run(task_id, run_id, pass_on)
         if isinstance(outcome, GivenBack):
             process.ring(task_id, run_id)
     except (BrokerUnreachable, RedisError) as error:

@@ -116,6 +116,20 @@ async def test_an_agent_that_blocks_its_loop_costs_its_neighbours_no_claim(site)
         assert "run.lost" not in await told(site, task_id)
 
 
+async def test_a_bell_that_comes_while_an_agent_blocks_its_loop_is_passed_on(site):
+    env = {"OUTRIDER_LEASE_SECONDS": "300", "OUTRIDER_RING_AGAIN_SECONDS": "300"}
+    with site.worker("-c", "3", **env) as blocked:
+        await blocked.says("ready")
+        blocking, _ = await site.submit("blocks", "3600")
+        while await site.desk.did(blocking) != ["blocks"]:
+            await site.desk.until(blocking, "run.claimed")
+        task_id, _ = await site.submit("compiled")
+        await blocked.says("bell.passed_on")
+        with site.worker("-c", "3", **env):
+            assert (await site.settled(task_id)).status is Status.SUCCESS
+        blocked.process.kill()
+
+
 async def test_hosts_whose_clocks_differ_by_minutes_take_over_from_each_other(site, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, time\n"

@@ -472,6 +472,7 @@ diehard = _chain(("dies", _dies_hard), ("after", _step("after"))).compile()
 
 
 async def _blocks(state):
+    await note("blocks")
     time.sleep(float(state["text"]))  # noqa: ASYNC251 what agents should not do
     return {"done": ["slept"]}
 
