@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import sys
 import uuid
 from pathlib import Path
 
@@ -46,6 +47,19 @@ def _no_sockets(request, monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+
+
+@pytest.fixture(autouse=True)
+def _forget_agents(monkeypatch):
+    """Forget the agents that a test loaded: another folder's module may have the same name."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path, modules = set(sys.path), set(sys.modules)
+    yield
+    folders = set(sys.path) - path
+    for name in set(sys.modules) - modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and any(Path(file).is_relative_to(folder) for folder in folders):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """From `langgraph.json` to graphs: every form, what is refused, and what the catalogue is told."""
 
 import json
-import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -43,13 +42,8 @@ def factory():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+def folder(tmp_path):
+    return tmp_path
 
 
 def agents(folder, graphs, **sections):
