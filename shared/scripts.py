@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Argument: TypeAlias = str | bytes | int | float
 
-#: Scripts about one task begin with the prelude; these are about many tasks, or about none.
-ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "closed", "take_delivery", "end_delivery"})
+#: Scripts that change one task begin with the prelude; these are about many tasks or none, or change nothing.
+ALONE = frozenset({"heartbeat", "sweep", "admit", "condemn", "closed", "take_delivery", "end_delivery", "read"})
 #: These concern a task's parent and children too.
 FAMILY = frozenset({"submit", "settle", "cancel", "answer", "expire", "update"})
 #: These deal out the slots of an agent.

@@ -21,6 +21,7 @@ from .store_cancels import Cancels
 from .store_clockwork import Clockwork
 from .store_deliveries import Deliveries, delivery_of
 from .store_external import ExternalParents
+from .store_queries import hash_of
 from .store_questions import Questions
 from .store_removal import Removal
 from .store_submits import Submits
@@ -63,10 +64,10 @@ class Store(Submits, Cancels, Questions, Updates, Clockwork, ExternalParents, De
             return await self._cut(facts)
         if reply[0] != b"claimed":
             return NotClaimed(*(part.decode() for part in reply))
-        run = Run.from_hash(_pairs(reply[4]))
+        run = Run.from_hash(hash_of(reply[4]))
         return Claimed(
             claim=Claim(facts, run_id, int(reply[1]), token, run.inbox_to),
-            task=Task.from_hash(_pairs(reply[3])),
+            task=Task.from_hash(hash_of(reply[3])),
             run=run,
             input=joined(reply[2]),
             notifications=await self.notes_of(reply[5]),
@@ -157,7 +158,3 @@ def _last_event(ending: Ending) -> Event:
     kind = "task.settled" if ending.task_phase is None else "task.waiting"
     asks = {"interrupts": [interrupt.id for interrupt in ending.interrupts]} if ending.interrupts else {}
     return kind, {"status": ending.task_status.value, "error_type": ending.error_type or None, **asks}
-
-
-def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .limits import MAX_PENDING
-from .scripts import Scripts
 from .store_queries import Queries
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ class StoreBase(Queries):
         max_pending: int = MAX_PENDING,
     ) -> None:
         super().__init__(redis, namespace)
-        self._scripts = Scripts(redis)
         self._ring_again_ms, self._max_pending = ring_again_ms, max_pending
 
     def _task_keys(self, facts: Facts, run_id: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from .keys import Keys
 from .listings import Page
 from .notification import Notification
 from .records import Delivery, Event, Run, Task
+from .scripts import Scripts
 from .transitions import Facts
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Queries:
     def __init__(self, redis: redis.asyncio.Redis, namespace: str) -> None:
         self.redis: Any = redis  # redis-py types replies as bytes or str; ours are bytes
         self.keys = Keys(namespace)
+        self._scripts = Scripts(redis)
 
     async def now_ms(self) -> int:
         """Unix ms on the Redis clock, the one by which all moments in records are."""
@@ -41,13 +43,11 @@ class Queries:
 
     async def get(self, task_id: str) -> Task:
         """The task with its runs and its result; `UnknownTask` where there is none."""
-        async with self.redis.pipeline(transaction=True) as pipe:
-            pipe.hgetall(self.keys.task(task_id))
-            pipe.lrange(self.keys.runs(task_id), 0, -1)
-            pipe.hmget(self.keys.large(task_id), LARGE)
-            fields, run_ids, large = await pipe.execute()
-        if not fields:
+        keys = [self.keys.task(task_id), self.keys.runs(task_id), self.keys.large(task_id)]
+        found, run_ids, large = await self._scripts("read", keys, LARGE)
+        if not found:
             raise UnknownTask(task_id)
+        fields = hash_of(found)
         async with self.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.hgetall(self.keys.run(run_id.decode()))
@@ -242,3 +242,8 @@ def _event(entry_id: bytes, fields: dict[bytes, bytes]) -> Event:
             "data": json.loads(fields.get(b"data") or b"{}"),
         }
     )
+
+
+def hash_of(flat: list[bytes]) -> dict[bytes, bytes]:
+    """A hash as scripts return it: fields and values in turn."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))

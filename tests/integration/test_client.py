@@ -250,3 +250,23 @@ async def test_the_store_of_agents_is_there_for_async_and_for_sync_code(outrider
             return o.store.get(("memories", "ada"), "/a.md").value
 
     assert await asyncio.to_thread(read) == {"content": "x"}
+
+
+async def test_a_redis_that_is_full_is_still_read(settings):
+    with EmbeddedRedis() as server:
+        of_server = settings.model_copy(update={"redis_url": server.url})
+        async with Outrider(of_server) as outrider:
+            task = await outrider.submit("agent", "hello")
+            worker = Worker(outrider, task)
+            await worker.claim()
+            await worker.finish("found")
+            redis = outrider._session.store.redis
+            await redis.script_flush()  # scripts are loaded then, too
+            await redis.config_set("maxmemory", 1)
+            assert (await outrider.wait(task.task_id)).result == "found"
+            assert [one.task_id for one in (await outrider.list()).tasks] == [task.task_id]
+            assert [event.type for event in [event async for event in outrider.follow(task.task_id)]][
+                -1
+            ] == "task.settled"
+            with pytest.raises(RedisUnreachable, match="full"):
+                await outrider.submit("agent", "hello")
