@@ -30,7 +30,7 @@ from .deliverer import Deliverer
 from .deps import Deps
 from .executor import JobExecutor
 from .heartbeat import Heartbeat
-from .outcomes import Retried
+from .outcomes import Cancelled, Retried
 from .pace import Pace
 from .runner import Runner
 from .shutdown import leave_by, leave_now
@@ -61,10 +61,10 @@ LINGER_SECONDS, LINGER_PER_RUN = 0.02, 0.001
 # it after each of its system calls: at Python's 5 ms a busy loop starves it, and then has too few runs to be busy with
 # (measured).
 TURN_SECONDS = 0.001
-# How far apart Celery's threads are told that their runs have ended. Threads that finish their Celery tasks all at once
-# keep the interpreter from the loop, which waits for it after each of its system calls: of 200 runs that were cancelled
-# one after the other, most were stopped only when the threads of the first ones had finished (measured).
-END_SECONDS = 0.002
+# How far apart Celery's threads are told that their runs were cancelled. Threads that finish their Celery tasks all at
+# once keep the interpreter from the loop, which waits for it after each of its system calls: of 200 runs that were
+# cancelled one after the other, most were stopped only when the threads of the first ones had finished (measured).
+CANCELLED_SECONDS = 0.002
 BEGIN_SECONDS = 5.0  #: how long the loop may take to begin with a bell; then another worker shall hear it too
 WITHDRAW_SECONDS = 1.0  #: how long a process that ends may take to withdraw what it published
 
@@ -83,7 +83,7 @@ class WorkerProcess:
         self._config, self._app, self._node = config, app, node
         self._agents = Agents(config.agents, config.folder)
         self._held = Held()
-        self._ends = Pace(END_SECONDS)
+        self._cancelled = Pace(CANCELLED_SECONDS)
         self._sweeper: Sweeper | None = None
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(JobExecutor(concurrency))
@@ -206,7 +206,8 @@ class WorkerProcess:
         outcome = await runner.run(task_id, run_id)
         if isinstance(outcome, Retried) and outcome.seconds and self._sweeper is not None:
             self._sweeper.look_in(outcome.seconds)
-        await self._ends.turn()
+        if isinstance(outcome, Cancelled):
+            await self._cancelled.turn()
         return outcome
 
     def ring(self, task_id: str, run_id: str) -> None:
