@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import celery.events.dispatcher  # noqa: F401 imported here: two threads that ring at once would deadlock importing it
 from celery import Celery
 from kombu.exceptions import ChannelError, ConnectionError, OperationalError  # noqa: A004 not that of Python
 
+from .bells import Bell
 from .broker_url import for_kombu
 from .errors import OutriderError
 from .queues import QUEUES, SUBAGENTS
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 
     from kombu.messaging import Producer
 
-    from .bells import Bell
     from .settings import Settings
 
-__all__ = ["BROKER_ERRORS", "KINDS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "make_app", "ring", "tell_monitors"]
+__all__ = ["BROKER_ERRORS", "QUEUES", "TASK_NAMES", "BrokerUnreachable", "bell_in", "make_app", "ring", "tell_monitors"]
 
 #: The Celery task of each kind of run.
 TASK_NAMES = {RunKind.AGENT: "outrider.run", RunKind.GRADE: "outrider.grade"}
@@ -108,6 +108,13 @@ def ring(app: Celery, bell: Bell) -> None:
         )
 
     _with_producer(app, send)
+
+
+def bell_in(name: str, request: Any) -> Bell:
+    """The bell that a Celery task of this name is, from its request: to ring again without asking the record."""
+    task_id, run_id = request.args
+    queue = request.delivery_info["routing_key"]
+    return Bell(task_id=task_id, run_id=run_id, kind=KINDS[name], queue=queue, label=request.argsrepr)
 
 
 def tell_monitors(app: Celery, event: str, run_id: str, *, node: str, **facts: object) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from .content_blocks import text_and_media
 from .grades import NotedGrade  # noqa: TC001 pydantic reads it
 from .record_base import Record
+from .record_layout import hash_of
 from .statuses import Status
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Notification(Record):
     def from_entry(cls, entry: tuple[bytes, list[bytes]]) -> Self:
         """Build from an entry of the inbox's stream, as a script returns it."""
         entry_id, flat = entry
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        fields = hash_of(flat)
         note = json.loads(fields[b"note"])
         return cls(seq=int(entry_id.split(b"-")[0]), open_children=int(fields[b"open"]), **note)
 

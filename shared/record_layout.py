@@ -22,6 +22,11 @@ def read_hash(kind: type[Record], fields: Hash) -> dict[str, Any]:
     return {name: value_of(stored) for name, (key, value_of) in _columns(kind).items() if (stored := fields.get(key))}
 
 
+def hash_of(flat: list[bytes]) -> dict[bytes, bytes]:
+    """A hash as scripts return it: fields and values in turn."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
 def text_of(fields: Hash, name: str) -> str:
     """One field as text; empty where it is absent."""
     return fields.get(name.encode(), b"").decode()

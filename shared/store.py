@@ -15,13 +15,13 @@ from .family_keys import Family
 from .ids import derived_id, new_token
 from .input_layout import FEEDBACK, joined
 from .notification import Notification, note_of
+from .record_layout import hash_of
 from .records import Run, Task
 from .statuses import Phase
 from .store_cancels import Cancels
 from .store_clockwork import Clockwork
 from .store_deliveries import Deliveries, delivery_of
 from .store_external import ExternalParents
-from .store_queries import hash_of
 from .store_questions import Questions
 from .store_removal import Removal
 from .store_submits import Submits

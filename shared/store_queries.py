@@ -12,6 +12,7 @@ from .ids import check_id
 from .keys import Keys
 from .listings import Page
 from .notification import Notification
+from .record_layout import hash_of
 from .records import Delivery, Event, Run, Task
 from .scripts import Scripts
 from .transitions import Facts
@@ -242,8 +243,3 @@ def _event(entry_id: bytes, fields: dict[bytes, bytes]) -> Event:
             "data": json.loads(fields.get(b"data") or b"{}"),
         }
     )
-
-
-def hash_of(flat: list[bytes]) -> dict[bytes, bytes]:
-    """A hash as scripts return it: fields and values in turn."""
-    return dict(zip(flat[::2], flat[1::2], strict=True))

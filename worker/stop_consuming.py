@@ -12,8 +12,7 @@ import structlog
 from celery import bootsteps
 from celery.worker import state
 
-from ..shared.bells import Bell
-from ..shared.broker import KINDS, BrokerUnreachable, ring
+from ..shared.broker import BrokerUnreachable, bell_in, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +61,8 @@ def _cease(consumer: Any) -> None:
 def _ring_again(app: Celery) -> None:
     """Ring for what was taken and not begun. Where it begins all the same, its bell is doubled, which does no harm."""
     for request in state.reserved_requests - state.active_requests:
-        queue, label = request.delivery_info["routing_key"], request.argsrepr
-        task_id, run_id = request.args
+        bell = bell_in(request.name, request)
         try:
-            ring(app, Bell(task_id=task_id, run_id=run_id, kind=KINDS[request.name], queue=queue, label=label))
+            ring(app, bell)
         except BrokerUnreachable as error:
-            log.warning("bell.not_rung", task_id=task_id, run_id=run_id, error=str(error))  # a sweeper will
+            log.warning("bell.not_rung", task_id=bell.task_id, run_id=bell.run_id, error=str(error))  # a sweeper will

@@ -9,8 +9,7 @@ from celery.exceptions import Ignore, Retry
 from celery.worker.request import Request
 from redis.exceptions import RedisError
 
-from ..shared.bells import Bell
-from ..shared.broker import KINDS, TASK_NAMES, BrokerUnreachable, ring
+from ..shared.broker import TASK_NAMES, BrokerUnreachable, bell_in, ring
 from .outcomes import Cancelled, Failed, Finished, GivenBack, Graded, NotOurs, Paused, Retried, TimedOut, Waits
 
 if TYPE_CHECKING:
@@ -58,9 +57,8 @@ def add_tasks(app: Celery, process: Callable[[], WorkerProcess]) -> None:
 def _answer(app: Celery, process: WorkerProcess, task_id: str, run_id: str) -> Outcome:
     def pass_on() -> None:
         task = app.current_worker_task
-        queue, label = task.request.delivery_info["routing_key"], task.request.argsrepr
         log.warning("bell.passed_on", task_id=task_id, run_id=run_id)
-        ring(app, Bell(task_id=task_id, run_id=run_id, kind=KINDS[task.name], queue=queue, label=label))
+        ring(app, bell_in(task.name, task.request))
 
     try:
         outcome = GivenBack() if process.draining else process.run(task_id, run_id, pass_on)
